@@ -50,9 +50,6 @@ func (c *PlaneCopy) Join() { vecJoinPlanes(c.paired()) }
 // Evens copies the even elements of rows. It may write zeros behind a row.
 func (c *PlaneCopy) Evens() { vecEvenPlanes(c.paired()) }
 
-// Spread copies rows to the even elements of rows, with zeros between them. It may read behind a row.
-func (c *PlaneCopy) Spread() { vecSpreadPlanes(c.paired()) }
-
 // Pick copies the elements at, at+stride and so on of rows of n from src to dst, which stand for Src and Dst.
 func (c *PlaneCopy) Pick(src, dst []float32, at, n, stride int) {
 	c.eachRow(src, dst, func(src, dst []float32) {

@@ -14,6 +14,7 @@ type Taps struct {
 	image, p Shape // p is what the tables are for: the image, or a row of pixels and of taps
 	whole    bool  // p is the image
 	back     bool
+	single   bool // one tap, which sees no padding
 	turned   bool // in squares of taps and pixels: a row without padding beside it
 	pixels   int  // of a block that is gathered
 	count    int  // of blocks
@@ -22,6 +23,7 @@ type Taps struct {
 	orders   []int32 // [blocks][taps][sources][lanes]
 	groups   []tapGroup
 	places   [turnedPixels]int // of pixels that are turned
+	planes   []float32         // see lastPlanes
 }
 
 // tapRows is a call of the kernels. All steps are bytes: of src and dst from a plane to the next, and from a row to the
@@ -37,6 +39,7 @@ type tapRows struct {
 	pixels                     *int // turning: bytes from a block's first pixel to each of its eight
 	groups                     *tapGroup
 	srcPlaneAt, dstPlaneAt     int // the kernel's own: addresses that may lie behind the memory
+	last                       int // spreading: vectors of zeros behind the last row of a plane, as blocks are of others
 }
 
 // tapGroup is four taps that are turned at once: bytes to them in src and dst.
@@ -60,12 +63,16 @@ const mostWhole = 1 << 10
 
 // NewTaps is for images of p, and for one of both ways. No element may meet two taps on the way back.
 func NewTaps(p *Shape, back bool) Taps {
+	single := p.R == 1 && p.S == 1 && p.PadH == 0 && p.PadW == 0
 	row := *p
 	row.H, row.R, row.StrideH, row.PadH = 1, 1, 1, 0
-	t := Taps{p: row, image: *p, back: back}
+	t := Taps{p: row, image: *p, back: back, single: single}
 	t.fit()
+	if single && back {
+		return t
+	}
 	if p.OutW() < kernel.Lanes() && p.H*p.W <= mostWhole {
-		if w := (Taps{p: *p, image: *p, back: back, whole: true}); w.fit() && w.cycles() < t.cycles() {
+		if w := (Taps{p: *p, image: *p, back: back, whole: true, single: single}); w.fit() && w.cycles() < t.cycles() {
 			t = w
 		}
 	}
@@ -116,6 +123,13 @@ func (t *Taps) window(first, n int) (start, end int) {
 // seen is the pixels from the first to the last that taps may see n elements for, from first on.
 func (t *Taps) seen(first, n int) (start, end int) {
 	p, ow, last := &t.p, t.p.OutW(), first+n-1
+	if t.single {
+		start, end = kernel.CeilDiv(first, p.StrideW), min(ow, last/p.StrideW+1)
+		if start < end {
+			return start, end
+		}
+		return 0, 0
+	}
 	axis := func(low, high, pad, reach, stride, out int) (from, to int) {
 		return max(0, kernel.CeilDiv(max(0, low+pad-reach), stride)), min(out, (high+pad)/stride+1)
 	}
@@ -151,6 +165,9 @@ func (t *Taps) eachBlock(f func(readFrom, readTo, from, to int)) {
 func (t *Taps) setSizes(most int) bool {
 	lanes := kernel.Lanes()
 	t.pixels = kernel.CeilDiv(t.out(), kernel.CeilDiv(t.out(), most))
+	if t.single && most == lanes {
+		t.pixels = lanes // what vectors write behind the last block belongs to the next row, whose blocks are written later
+	}
 	t.count, t.sources = 0, 1
 	t.eachBlock(func(start, end, _, _ int) {
 		t.count, t.sources = t.count+1, max(t.sources, kernel.CeilDiv(end-start, lanes))
@@ -166,6 +183,7 @@ func (t *Taps) fit() bool {
 	room := tapSources*kernel.Lanes() - t.p.DilationW()*(t.p.S-1)
 	for most := min(kernel.Lanes(), t.out(), kernel.CeilDiv(room, t.p.StrideW)); most > 0; most-- {
 		if t.setSizes(most) {
+			t.single = t.single && (t.back || t.count == 1 || t.pixels == kernel.Lanes())
 			return true
 		}
 		if t.back {
@@ -190,7 +208,10 @@ func (t *Taps) Picks() (blocks, picks int) {
 
 // cycles is about what they take.
 func (t *Taps) cycles() int {
-	const block = 4
+	block := 4
+	if t.single {
+		block = 2
+	}
 	blocks, picks := t.Picks()
 	return block*blocks + picks
 }
@@ -204,7 +225,7 @@ func (t *Taps) Elems() int {
 	if t.turned {
 		return t.count*block + t.turnedGroups()*group
 	}
-	return t.count * (block + t.taps()*t.sources*kernel.Lanes())
+	return t.count*(block+t.taps()*t.sources*kernel.Lanes()) + t.lastElems()
 }
 
 // SetTables makes the tables, of Elems elements.
@@ -219,6 +240,7 @@ func (t *Taps) SetTables(room []float32) {
 		return
 	}
 	t.orders = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), t.count*t.taps()*t.sources*lanes)
+	t.planes = room[len(t.orders):]
 	for i := range t.orders {
 		t.orders[i] = noLane(i % lanes)
 	}
@@ -237,6 +259,9 @@ func (t *Taps) SetTables(room []float32) {
 		t.blocks[n] = b
 		n++
 	})
+	if t.single && !t.back && t.sources > 1 && kernel.Wide() {
+		t.joinOrders()
+	}
 }
 
 // setTurned makes the tables of a row that is turned. Pixels behind its last are that one again.
@@ -357,6 +382,10 @@ func (t *Taps) Scatter(channels int, image, matrix []float32, line int) {
 		vecScatterTaps(&c)
 		return
 	}
+	if t.single {
+		t.spread(&c, channels, image, matrix)
+		return
+	}
 	if !t.coversRows() {
 		clear(image[:channels*size])
 	}
@@ -389,8 +418,12 @@ func (t *Taps) call(line int) tapRows {
 
 // gather runs the kernel.
 func (t *Taps) gather(c *tapRows) {
-	if t.turned {
+	switch {
+	case t.turned:
 		vecTurnTaps(c)
+		return
+	case t.single:
+		t.pick(c)
 		return
 	}
 	switch t.sources {

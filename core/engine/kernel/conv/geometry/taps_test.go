@@ -21,6 +21,10 @@ func tapShapes() (all []Shape) {
 				add(Shape{H: min(side, 9+side%3), W: side, R: filter, S: filter, StrideH: stride, StrideW: stride, PadH: side % 3, PadW: filter % 2})
 			}
 		}
+		for stride := 2; stride <= 5; stride++ { // one tap without padding
+			add(Shape{H: min(side, 9+side%3), W: side, R: 1, S: 1, StrideH: stride, StrideW: stride})
+			add(Shape{H: side%3 + 1, W: 2 * side, R: 1, S: 1, StrideH: 2, StrideW: stride})
+		}
 		add(Shape{H: side, W: 7, R: 2, S: 1, StrideH: 3, StrideW: 1, PadH: 1})
 		add(Shape{H: 6, W: side, R: 3, S: 3, StrideH: 2, StrideW: 1, PadH: 2, PadW: 2, DilH: 2, DilW: 3})
 		add(Shape{H: 5, W: 2 * side, R: 1, S: 16, StrideH: 2, StrideW: 16})

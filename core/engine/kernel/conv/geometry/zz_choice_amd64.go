@@ -57,11 +57,6 @@ func vecEvenPlanes(planeCopy *PlaneCopy) {
 	evenPlanesAVX2(planeCopy)
 }
 
-// vecSpreadPlanes copies rows to the even elements of rows, with zeros between them. It may read behind a row.
-func vecSpreadPlanes(planeCopy *PlaneCopy) {
-	spreadPlanesAVX2(planeCopy)
-}
-
 // vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesAVX2(planeCopy)
@@ -76,12 +71,48 @@ func vecGatherTaps1(tapRows *tapRows) {
 	}
 }
 
+// vecPickRows1 copies a block of what one tap sees of rows of planes, from up to 1 vectors. It may write behind a row.
+func vecPickRows1(tapRows *tapRows) {
+	if kernel.Wide() {
+		pickRows1AVX512(tapRows)
+	} else {
+		pickRows1AVX2(tapRows)
+	}
+}
+
+// vecSpreadRows1 copies what one tap sees back to 1 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows1(tapRows *tapRows) {
+	if kernel.Wide() {
+		spreadRows1AVX512(tapRows)
+	} else {
+		spreadRows1AVX2(tapRows)
+	}
+}
+
 // vecGatherTaps2 copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
 func vecGatherTaps2(tapRows *tapRows) {
 	if kernel.Wide() {
 		gatherTaps2AVX512(tapRows)
 	} else {
 		gatherTaps2AVX2(tapRows)
+	}
+}
+
+// vecPickRows2 copies a block of what one tap sees of rows of planes, from up to 2 vectors. It may write behind a row.
+func vecPickRows2(tapRows *tapRows) {
+	if kernel.Wide() {
+		pickRows2AVX512(tapRows)
+	} else {
+		pickRows2AVX2(tapRows)
+	}
+}
+
+// vecSpreadRows2 copies what one tap sees back to 2 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows2(tapRows *tapRows) {
+	if kernel.Wide() {
+		spreadRows2AVX512(tapRows)
+	} else {
+		spreadRows2AVX2(tapRows)
 	}
 }
 
@@ -94,12 +125,48 @@ func vecGatherTaps3(tapRows *tapRows) {
 	}
 }
 
+// vecPickRows3 copies a block of what one tap sees of rows of planes, from up to 3 vectors. It may write behind a row.
+func vecPickRows3(tapRows *tapRows) {
+	if kernel.Wide() {
+		pickRows3AVX512(tapRows)
+	} else {
+		pickRows3AVX2(tapRows)
+	}
+}
+
+// vecSpreadRows3 copies what one tap sees back to 3 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows3(tapRows *tapRows) {
+	if kernel.Wide() {
+		spreadRows3AVX512(tapRows)
+	} else {
+		spreadRows3AVX2(tapRows)
+	}
+}
+
 // vecGatherTaps4 copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
 func vecGatherTaps4(tapRows *tapRows) {
 	if kernel.Wide() {
 		gatherTaps4AVX512(tapRows)
 	} else {
 		gatherTaps4AVX2(tapRows)
+	}
+}
+
+// vecPickRows4 copies a block of what one tap sees of rows of planes, from up to 4 vectors. It may write behind a row.
+func vecPickRows4(tapRows *tapRows) {
+	if kernel.Wide() {
+		pickRows4AVX512(tapRows)
+	} else {
+		pickRows4AVX2(tapRows)
+	}
+}
+
+// vecSpreadRows4 copies what one tap sees back to 4 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows4(tapRows *tapRows) {
+	if kernel.Wide() {
+		spreadRows4AVX512(tapRows)
+	} else {
+		spreadRows4AVX2(tapRows)
 	}
 }
 

@@ -49,11 +49,6 @@ func vecEvenPlanes(planeCopy *PlaneCopy) {
 	evenPlanesNEON(planeCopy)
 }
 
-// vecSpreadPlanes copies rows to the even elements of rows, with zeros between them. It may read behind a row.
-func vecSpreadPlanes(planeCopy *PlaneCopy) {
-	spreadPlanesNEON(planeCopy)
-}
-
 // vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesNEON(planeCopy)
@@ -64,9 +59,29 @@ func vecGatherTaps1(tapRows *tapRows) {
 	gatherTaps1NEON(tapRows)
 }
 
+// vecPickRows1 copies a block of what one tap sees of rows of planes, from up to 1 vectors. It may write behind a row.
+func vecPickRows1(tapRows *tapRows) {
+	pickRows1NEON(tapRows)
+}
+
+// vecSpreadRows1 copies what one tap sees back to 1 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows1(tapRows *tapRows) {
+	spreadRows1NEON(tapRows)
+}
+
 // vecGatherTaps2 copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
 func vecGatherTaps2(tapRows *tapRows) {
 	gatherTaps2NEON(tapRows)
+}
+
+// vecPickRows2 copies a block of what one tap sees of rows of planes, from up to 2 vectors. It may write behind a row.
+func vecPickRows2(tapRows *tapRows) {
+	pickRows2NEON(tapRows)
+}
+
+// vecSpreadRows2 copies what one tap sees back to 2 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows2(tapRows *tapRows) {
+	spreadRows2NEON(tapRows)
 }
 
 // vecGatherTaps3 copies what each tap of a row sees of rows of planes, from up to 3 vectors. It may write zeros behind a row.
@@ -74,9 +89,29 @@ func vecGatherTaps3(tapRows *tapRows) {
 	gatherTaps3NEON(tapRows)
 }
 
+// vecPickRows3 copies a block of what one tap sees of rows of planes, from up to 3 vectors. It may write behind a row.
+func vecPickRows3(tapRows *tapRows) {
+	pickRows3NEON(tapRows)
+}
+
+// vecSpreadRows3 copies what one tap sees back to 3 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows3(tapRows *tapRows) {
+	spreadRows3NEON(tapRows)
+}
+
 // vecGatherTaps4 copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
 func vecGatherTaps4(tapRows *tapRows) {
 	gatherTaps4NEON(tapRows)
+}
+
+// vecPickRows4 copies a block of what one tap sees of rows of planes, from up to 4 vectors. It may write behind a row.
+func vecPickRows4(tapRows *tapRows) {
+	pickRows4NEON(tapRows)
+}
+
+// vecSpreadRows4 copies what one tap sees back to 4 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows4(tapRows *tapRows) {
+	spreadRows4NEON(tapRows)
 }
 
 // vecScatterTaps copies what each tap of a row sees back to rows of planes, with zeros where no tap sees anything.

@@ -51,11 +51,6 @@ func vecEvenPlanes(planeCopy *PlaneCopy) {
 	kernel.NoVectors()
 }
 
-// vecSpreadPlanes copies rows to the even elements of rows, with zeros between them. It may read behind a row.
-func vecSpreadPlanes(planeCopy *PlaneCopy) {
-	kernel.NoVectors()
-}
-
 // vecJoinPlanes copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 func vecJoinPlanes(planeCopy *PlaneCopy) {
 	kernel.NoVectors()
@@ -66,8 +61,28 @@ func vecGatherTaps1(tapRows *tapRows) {
 	kernel.NoVectors()
 }
 
+// vecPickRows1 copies a block of what one tap sees of rows of planes, from up to 1 vectors. It may write behind a row.
+func vecPickRows1(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
+// vecSpreadRows1 copies what one tap sees back to 1 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows1(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
 // vecGatherTaps2 copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
 func vecGatherTaps2(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
+// vecPickRows2 copies a block of what one tap sees of rows of planes, from up to 2 vectors. It may write behind a row.
+func vecPickRows2(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
+// vecSpreadRows2 copies what one tap sees back to 2 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows2(tapRows *tapRows) {
 	kernel.NoVectors()
 }
 
@@ -76,8 +91,28 @@ func vecGatherTaps3(tapRows *tapRows) {
 	kernel.NoVectors()
 }
 
+// vecPickRows3 copies a block of what one tap sees of rows of planes, from up to 3 vectors. It may write behind a row.
+func vecPickRows3(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
+// vecSpreadRows3 copies what one tap sees back to 3 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows3(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
 // vecGatherTaps4 copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
 func vecGatherTaps4(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
+// vecPickRows4 copies a block of what one tap sees of rows of planes, from up to 4 vectors. It may write behind a row.
+func vecPickRows4(tapRows *tapRows) {
+	kernel.NoVectors()
+}
+
+// vecSpreadRows4 copies what one tap sees back to 4 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+func vecSpreadRows4(tapRows *tapRows) {
 	kernel.NoVectors()
 }
 

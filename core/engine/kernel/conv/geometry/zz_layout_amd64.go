@@ -58,6 +58,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.groups)-112]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcPlaneAt)-120]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstPlaneAt)-128]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.last)-136]
 )
 
 // The offsets at which the assembly reads tapBlock: each index is 0.

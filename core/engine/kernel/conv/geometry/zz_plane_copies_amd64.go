@@ -27,11 +27,6 @@ func splitPlanesAVX2(planeCopy *PlaneCopy)
 //go:noescape
 func evenPlanesAVX2(planeCopy *PlaneCopy)
 
-// spreadPlanesAVX2 copies rows to the even elements of rows, with zeros between them. It may read behind a row.
-//
-//go:noescape
-func spreadPlanesAVX2(planeCopy *PlaneCopy)
-
 // joinPlanesAVX2 copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 //
 //go:noescape

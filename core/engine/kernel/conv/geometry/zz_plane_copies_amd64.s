@@ -524,325 +524,6 @@ copied:
 	VZEROUPPER
 	RET
 
-// func spreadPlanesAVX2(planeCopy *PlaneCopy)
-// Requires: AVX, POPCNT
-TEXT ·spreadPlanesAVX2(SB), NOSPLIT, $0-8
-	MOVQ    planeCopy+0(FP), AX
-	MOVQ    24(AX), CX
-	MOVQ    32(AX), DX
-	MOVQ    40(AX), BX
-	MOVQ    80(AX), BX
-	VMOVUPS (BX), Y0
-	MOVQ    88(AX), BX
-	VMOVUPS (BX), Y1
-
-image:
-	MOVQ  8(AX), BX
-	MOVQ  56(AX), R8
-	MOVQ  72(AX), R9
-	MOVQ  CX, SI
-	MOVQ  DX, DI
-	MOVQ  16(AX), R10
-	TESTQ R10, R10
-	JZ    short
-
-row:
-	MOVQ 16(AX), R10
-	MOVQ SI, R11
-	MOVQ DI, R12
-
-vector:
-	VMOVUPS    (R11), Y2
-	VXORPS     Y3, Y3, Y3
-	VUNPCKLPS  Y3, Y2, Y4
-	VUNPCKHPS  Y3, Y2, Y3
-	VPERM2F128 $0x20, Y3, Y4, Y2
-	VPERM2F128 $0x31, Y3, Y4, Y3
-	VMOVUPS    Y2, (R12)
-	VMOVUPS    Y3, 32(R12)
-	ADDQ       $0x20, R11
-	ADDQ       $0x40, R12
-	DECQ       R10
-	JNZ        vector
-	VMOVUPS    (R11), Y2
-	VXORPS     Y3, Y3, Y3
-	VUNPCKLPS  Y3, Y2, Y4
-	VUNPCKHPS  Y3, Y2, Y3
-	VPERM2F128 $0x20, Y3, Y4, Y2
-	VPERM2F128 $0x31, Y3, Y4, Y3
-	VMOVMSKPS  Y0, R10
-	POPCNTL    R10, R10
-	CMPQ       R10, $0x08
-	JNE        part5
-	VMOVUPS    Y2, (R12)
-	JMP        stored5
-
-part5:
-	LEAQ         (R12), R11
-	TESTQ        $0x00000004, R10
-	JZ           without4_5
-	VMOVUPS      X2, (R11)
-	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, R11
-
-without4_5:
-	TESTQ   $0x00000002, R10
-	JZ      without2_5
-	VMOVLPS X2, (R11)
-	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, R11
-
-without2_5:
-	TESTQ  $0x00000001, R10
-	JZ     stored5
-	VMOVSS X2, (R11)
-
-stored5:
-	VMOVMSKPS Y1, R10
-	POPCNTL   R10, R10
-	CMPQ      R10, $0x08
-	JNE       part6
-	VMOVUPS   Y3, 32(R12)
-	JMP       stored6
-
-part6:
-	LEAQ         32(R12), R11
-	TESTQ        $0x00000004, R10
-	JZ           without4_6
-	VMOVUPS      X3, (R11)
-	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, R11
-
-without4_6:
-	TESTQ   $0x00000002, R10
-	JZ      without2_6
-	VMOVLPS X3, (R11)
-	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, R11
-
-without2_6:
-	TESTQ  $0x00000001, R10
-	JZ     stored6
-	VMOVSS X3, (R11)
-
-stored6:
-	MOVQ 96(AX), R10
-	ADDQ R8, SI
-	SUBQ R8, R10
-	MOVQ R10, R8
-	MOVQ 104(AX), R10
-	ADDQ R9, DI
-	SUBQ R9, R10
-	MOVQ R10, R9
-	DECQ BX
-	JNZ  row
-	JMP  copied
-
-short:
-	VMOVMSKPS Y0, R10
-	POPCNTL   R10, R10
-	VMOVMSKPS Y1, R11
-	POPCNTL   R11, R11
-	MOVQ      96(AX), R12
-	SUBQ      R8, R12
-	MOVQ      104(AX), R13
-	SUBQ      R9, R13
-	SUBQ      $0x02, BX
-	JL        oddRow
-
-pair:
-	VMOVUPS    (SI), Y2
-	VXORPS     Y3, Y3, Y3
-	VUNPCKLPS  Y3, Y2, Y4
-	VUNPCKHPS  Y3, Y2, Y3
-	VPERM2F128 $0x20, Y3, Y4, Y2
-	VPERM2F128 $0x31, Y3, Y4, Y3
-	CMPQ       R10, $0x08
-	JNE        part7
-	VMOVUPS    Y2, (DI)
-	JMP        stored7
-
-part7:
-	LEAQ         (DI), R14
-	TESTQ        $0x00000004, R10
-	JZ           without4_7
-	VMOVUPS      X2, (R14)
-	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, R14
-
-without4_7:
-	TESTQ   $0x00000002, R10
-	JZ      without2_7
-	VMOVLPS X2, (R14)
-	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, R14
-
-without2_7:
-	TESTQ  $0x00000001, R10
-	JZ     stored7
-	VMOVSS X2, (R14)
-
-stored7:
-	CMPQ    R11, $0x08
-	JNE     part8
-	VMOVUPS Y3, 32(DI)
-	JMP     stored8
-
-part8:
-	LEAQ         32(DI), R14
-	TESTQ        $0x00000004, R11
-	JZ           without4_8
-	VMOVUPS      X3, (R14)
-	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, R14
-
-without4_8:
-	TESTQ   $0x00000002, R11
-	JZ      without2_8
-	VMOVLPS X3, (R14)
-	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, R14
-
-without2_8:
-	TESTQ  $0x00000001, R11
-	JZ     stored8
-	VMOVSS X3, (R14)
-
-stored8:
-	ADDQ       R8, SI
-	ADDQ       R9, DI
-	VMOVUPS    (SI), Y2
-	VXORPS     Y3, Y3, Y3
-	VUNPCKLPS  Y3, Y2, Y4
-	VUNPCKHPS  Y3, Y2, Y3
-	VPERM2F128 $0x20, Y3, Y4, Y2
-	VPERM2F128 $0x31, Y3, Y4, Y3
-	CMPQ       R10, $0x08
-	JNE        part9
-	VMOVUPS    Y2, (DI)
-	JMP        stored9
-
-part9:
-	LEAQ         (DI), R14
-	TESTQ        $0x00000004, R10
-	JZ           without4_9
-	VMOVUPS      X2, (R14)
-	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, R14
-
-without4_9:
-	TESTQ   $0x00000002, R10
-	JZ      without2_9
-	VMOVLPS X2, (R14)
-	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, R14
-
-without2_9:
-	TESTQ  $0x00000001, R10
-	JZ     stored9
-	VMOVSS X2, (R14)
-
-stored9:
-	CMPQ    R11, $0x08
-	JNE     part10
-	VMOVUPS Y3, 32(DI)
-	JMP     stored10
-
-part10:
-	LEAQ         32(DI), R14
-	TESTQ        $0x00000004, R11
-	JZ           without4_10
-	VMOVUPS      X3, (R14)
-	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, R14
-
-without4_10:
-	TESTQ   $0x00000002, R11
-	JZ      without2_10
-	VMOVLPS X3, (R14)
-	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, R14
-
-without2_10:
-	TESTQ  $0x00000001, R11
-	JZ     stored10
-	VMOVSS X3, (R14)
-
-stored10:
-	ADDQ R12, SI
-	ADDQ R13, DI
-	SUBQ $0x02, BX
-	JGE  pair
-
-oddRow:
-	ADDQ       $0x02, BX
-	JZ         copied
-	VMOVUPS    (SI), Y2
-	VXORPS     Y3, Y3, Y3
-	VUNPCKLPS  Y3, Y2, Y4
-	VUNPCKHPS  Y3, Y2, Y3
-	VPERM2F128 $0x20, Y3, Y4, Y2
-	VPERM2F128 $0x31, Y3, Y4, Y3
-	CMPQ       R10, $0x08
-	JNE        part11
-	VMOVUPS    Y2, (DI)
-	JMP        stored11
-
-part11:
-	LEAQ         (DI), BX
-	TESTQ        $0x00000004, R10
-	JZ           without4_11
-	VMOVUPS      X2, (BX)
-	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, BX
-
-without4_11:
-	TESTQ   $0x00000002, R10
-	JZ      without2_11
-	VMOVLPS X2, (BX)
-	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, BX
-
-without2_11:
-	TESTQ  $0x00000001, R10
-	JZ     stored11
-	VMOVSS X2, (BX)
-
-stored11:
-	CMPQ    R11, $0x08
-	JNE     part12
-	VMOVUPS Y3, 32(DI)
-	JMP     stored12
-
-part12:
-	LEAQ         32(DI), BX
-	TESTQ        $0x00000004, R11
-	JZ           without4_12
-	VMOVUPS      X3, (BX)
-	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, BX
-
-without4_12:
-	TESTQ   $0x00000002, R11
-	JZ      without2_12
-	VMOVLPS X3, (BX)
-	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, BX
-
-without2_12:
-	TESTQ  $0x00000001, R11
-	JZ     stored12
-	VMOVSS X3, (BX)
-
-stored12:
-copied:
-	ADDQ 48(AX), CX
-	ADDQ 64(AX), DX
-	DECQ (AX)
-	JNZ  image
-	VZEROUPPER
-	RET
-
 // func joinPlanesAVX2(planeCopy *PlaneCopy)
 // Requires: AVX, MMX+, POPCNT
 TEXT ·joinPlanesAVX2(SB), NOSPLIT, $0-8
@@ -894,59 +575,59 @@ vector:
 	VMOVMSKPS  Y0, R11
 	POPCNTL    R11, R11
 	CMPQ       R11, $0x08
-	JNE        part13
+	JNE        part5
 	VMOVUPS    Y2, (R13)
-	JMP        stored13
+	JMP        stored5
 
-part13:
+part5:
 	LEAQ         (R13), R12
 	TESTQ        $0x00000004, R11
-	JZ           without4_13
+	JZ           without4_5
 	VMOVUPS      X2, (R12)
 	VEXTRACTF128 $0x01, Y2, X2
 	ADDQ         $0x10, R12
 
-without4_13:
+without4_5:
 	TESTQ   $0x00000002, R11
-	JZ      without2_13
+	JZ      without2_5
 	VMOVLPS X2, (R12)
 	VPSRLDQ $0x08, X2, X2
 	ADDQ    $0x08, R12
 
-without2_13:
+without2_5:
 	TESTQ  $0x00000001, R11
-	JZ     stored13
+	JZ     stored5
 	VMOVSS X2, (R12)
 
-stored13:
+stored5:
 	VMOVMSKPS Y1, R11
 	POPCNTL   R11, R11
 	CMPQ      R11, $0x08
-	JNE       part14
+	JNE       part6
 	VMOVUPS   Y3, 32(R13)
-	JMP       stored14
+	JMP       stored6
 
-part14:
+part6:
 	LEAQ         32(R13), R12
 	TESTQ        $0x00000004, R11
-	JZ           without4_14
+	JZ           without4_6
 	VMOVUPS      X3, (R12)
 	VEXTRACTF128 $0x01, Y3, X3
 	ADDQ         $0x10, R12
 
-without4_14:
+without4_6:
 	TESTQ   $0x00000002, R11
-	JZ      without2_14
+	JZ      without2_6
 	VMOVLPS X3, (R12)
 	VPSRLDQ $0x08, X3, X3
 	ADDQ    $0x08, R12
 
-without2_14:
+without2_6:
 	TESTQ  $0x00000001, R11
-	JZ     stored14
+	JZ     stored6
 	VMOVSS X3, (R12)
 
-stored14:
+stored6:
 	MOVQ 96(AX), R11
 	ADDQ R9, DI
 	SUBQ R9, R11
@@ -980,57 +661,57 @@ pair:
 	VPERM2F128 $0x20, Y3, Y4, Y2
 	VPERM2F128 $0x31, Y3, Y4, Y3
 	CMPQ       R11, $0x08
-	JNE        part15
+	JNE        part7
 	VMOVUPS    Y2, (R8)
-	JMP        stored15
+	JMP        stored7
 
-part15:
+part7:
 	LEAQ         (R8), R15
 	TESTQ        $0x00000004, R11
-	JZ           without4_15
+	JZ           without4_7
 	VMOVUPS      X2, (R15)
 	VEXTRACTF128 $0x01, Y2, X2
 	ADDQ         $0x10, R15
 
-without4_15:
+without4_7:
 	TESTQ   $0x00000002, R11
-	JZ      without2_15
+	JZ      without2_7
 	VMOVLPS X2, (R15)
 	VPSRLDQ $0x08, X2, X2
 	ADDQ    $0x08, R15
 
-without2_15:
+without2_7:
 	TESTQ  $0x00000001, R11
-	JZ     stored15
+	JZ     stored7
 	VMOVSS X2, (R15)
 
-stored15:
+stored7:
 	CMPQ    R12, $0x08
-	JNE     part16
+	JNE     part8
 	VMOVUPS Y3, 32(R8)
-	JMP     stored16
+	JMP     stored8
 
-part16:
+part8:
 	LEAQ         32(R8), R15
 	TESTQ        $0x00000004, R12
-	JZ           without4_16
+	JZ           without4_8
 	VMOVUPS      X3, (R15)
 	VEXTRACTF128 $0x01, Y3, X3
 	ADDQ         $0x10, R15
 
-without4_16:
+without4_8:
 	TESTQ   $0x00000002, R12
-	JZ      without2_16
+	JZ      without2_8
 	VMOVLPS X3, (R15)
 	VPSRLDQ $0x08, X3, X3
 	ADDQ    $0x08, R15
 
-without2_16:
+without2_8:
 	TESTQ  $0x00000001, R12
-	JZ     stored16
+	JZ     stored8
 	VMOVSS X3, (R15)
 
-stored16:
+stored8:
 	ADDQ       R9, DI
 	ADDQ       R10, R8
 	PREFETCHT2 8192(R8)
@@ -1041,57 +722,57 @@ stored16:
 	VPERM2F128 $0x20, Y3, Y4, Y2
 	VPERM2F128 $0x31, Y3, Y4, Y3
 	CMPQ       R11, $0x08
-	JNE        part17
+	JNE        part9
 	VMOVUPS    Y2, (R8)
-	JMP        stored17
+	JMP        stored9
 
-part17:
+part9:
 	LEAQ         (R8), R15
 	TESTQ        $0x00000004, R11
-	JZ           without4_17
+	JZ           without4_9
 	VMOVUPS      X2, (R15)
 	VEXTRACTF128 $0x01, Y2, X2
 	ADDQ         $0x10, R15
 
-without4_17:
+without4_9:
 	TESTQ   $0x00000002, R11
-	JZ      without2_17
+	JZ      without2_9
 	VMOVLPS X2, (R15)
 	VPSRLDQ $0x08, X2, X2
 	ADDQ    $0x08, R15
 
-without2_17:
+without2_9:
 	TESTQ  $0x00000001, R11
-	JZ     stored17
+	JZ     stored9
 	VMOVSS X2, (R15)
 
-stored17:
+stored9:
 	CMPQ    R12, $0x08
-	JNE     part18
+	JNE     part10
 	VMOVUPS Y3, 32(R8)
-	JMP     stored18
+	JMP     stored10
 
-part18:
+part10:
 	LEAQ         32(R8), R15
 	TESTQ        $0x00000004, R12
-	JZ           without4_18
+	JZ           without4_10
 	VMOVUPS      X3, (R15)
 	VEXTRACTF128 $0x01, Y3, X3
 	ADDQ         $0x10, R15
 
-without4_18:
+without4_10:
 	TESTQ   $0x00000002, R12
-	JZ      without2_18
+	JZ      without2_10
 	VMOVLPS X3, (R15)
 	VPSRLDQ $0x08, X3, X3
 	ADDQ    $0x08, R15
 
-without2_18:
+without2_10:
 	TESTQ  $0x00000001, R12
-	JZ     stored18
+	JZ     stored10
 	VMOVSS X3, (R15)
 
-stored18:
+stored10:
 	ADDQ R13, DI
 	ADDQ R14, R8
 	SUBQ $0x02, SI
@@ -1108,57 +789,57 @@ oddRow:
 	VPERM2F128 $0x20, Y3, Y4, Y2
 	VPERM2F128 $0x31, Y3, Y4, Y3
 	CMPQ       R11, $0x08
-	JNE        part19
+	JNE        part11
 	VMOVUPS    Y2, (R8)
-	JMP        stored19
+	JMP        stored11
 
-part19:
+part11:
 	LEAQ         (R8), SI
 	TESTQ        $0x00000004, R11
-	JZ           without4_19
+	JZ           without4_11
 	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
 	ADDQ         $0x10, SI
 
-without4_19:
+without4_11:
 	TESTQ   $0x00000002, R11
-	JZ      without2_19
+	JZ      without2_11
 	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
 	ADDQ    $0x08, SI
 
-without2_19:
+without2_11:
 	TESTQ  $0x00000001, R11
-	JZ     stored19
+	JZ     stored11
 	VMOVSS X2, (SI)
 
-stored19:
+stored11:
 	CMPQ    R12, $0x08
-	JNE     part20
+	JNE     part12
 	VMOVUPS Y3, 32(R8)
-	JMP     stored20
+	JMP     stored12
 
-part20:
+part12:
 	LEAQ         32(R8), SI
 	TESTQ        $0x00000004, R12
-	JZ           without4_20
+	JZ           without4_12
 	VMOVUPS      X3, (SI)
 	VEXTRACTF128 $0x01, Y3, X3
 	ADDQ         $0x10, SI
 
-without4_20:
+without4_12:
 	TESTQ   $0x00000002, R12
-	JZ      without2_20
+	JZ      without2_12
 	VMOVLPS X3, (SI)
 	VPSRLDQ $0x08, X3, X3
 	ADDQ    $0x08, SI
 
-without2_20:
+without2_12:
 	TESTQ  $0x00000001, R12
-	JZ     stored20
+	JZ     stored12
 	VMOVSS X3, (SI)
 
-stored20:
+stored12:
 copied:
 	ADDQ 48(AX), CX
 	ADDQ 64(AX), DX

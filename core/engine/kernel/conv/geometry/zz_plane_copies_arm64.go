@@ -27,11 +27,6 @@ func splitPlanesNEON(planeCopy *PlaneCopy)
 //go:noescape
 func evenPlanesNEON(planeCopy *PlaneCopy)
 
-// spreadPlanesNEON copies rows to the even elements of rows, with zeros between them. It may read behind a row.
-//
-//go:noescape
-func spreadPlanesNEON(planeCopy *PlaneCopy)
-
 // joinPlanesNEON copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.
 //
 //go:noescape

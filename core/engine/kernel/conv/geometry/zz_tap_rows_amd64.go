@@ -7,20 +7,60 @@ package geometry
 //go:noescape
 func gatherTaps1AVX2(tapRows *tapRows)
 
+// pickRows1AVX2 copies a block of what one tap sees of rows of planes, from up to 1 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows1AVX2(tapRows *tapRows)
+
+// spreadRows1AVX2 copies what one tap sees back to 1 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows1AVX2(tapRows *tapRows)
+
 // gatherTaps2AVX2 copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps2AVX2(tapRows *tapRows)
+
+// pickRows2AVX2 copies a block of what one tap sees of rows of planes, from up to 2 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows2AVX2(tapRows *tapRows)
+
+// spreadRows2AVX2 copies what one tap sees back to 2 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows2AVX2(tapRows *tapRows)
 
 // gatherTaps3AVX2 copies what each tap of a row sees of rows of planes, from up to 3 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps3AVX2(tapRows *tapRows)
 
+// pickRows3AVX2 copies a block of what one tap sees of rows of planes, from up to 3 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows3AVX2(tapRows *tapRows)
+
+// spreadRows3AVX2 copies what one tap sees back to 3 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows3AVX2(tapRows *tapRows)
+
 // gatherTaps4AVX2 copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps4AVX2(tapRows *tapRows)
+
+// pickRows4AVX2 copies a block of what one tap sees of rows of planes, from up to 4 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows4AVX2(tapRows *tapRows)
+
+// spreadRows4AVX2 copies what one tap sees back to 4 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows4AVX2(tapRows *tapRows)
 
 // scatterTapsAVX2 copies what each tap of a row sees back to rows of planes, with zeros where no tap sees anything.
 //
@@ -32,20 +72,60 @@ func scatterTapsAVX2(tapRows *tapRows)
 //go:noescape
 func gatherTaps1AVX512(tapRows *tapRows)
 
+// pickRows1AVX512 copies a block of what one tap sees of rows of planes, from up to 1 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows1AVX512(tapRows *tapRows)
+
+// spreadRows1AVX512 copies what one tap sees back to 1 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows1AVX512(tapRows *tapRows)
+
 // gatherTaps2AVX512 copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps2AVX512(tapRows *tapRows)
+
+// pickRows2AVX512 copies a block of what one tap sees of rows of planes, from up to 2 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows2AVX512(tapRows *tapRows)
+
+// spreadRows2AVX512 copies what one tap sees back to 2 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows2AVX512(tapRows *tapRows)
 
 // gatherTaps3AVX512 copies what each tap of a row sees of rows of planes, from up to 3 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps3AVX512(tapRows *tapRows)
 
+// pickRows3AVX512 copies a block of what one tap sees of rows of planes, from up to 3 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows3AVX512(tapRows *tapRows)
+
+// spreadRows3AVX512 copies what one tap sees back to 3 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows3AVX512(tapRows *tapRows)
+
 // gatherTaps4AVX512 copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps4AVX512(tapRows *tapRows)
+
+// pickRows4AVX512 copies a block of what one tap sees of rows of planes, from up to 4 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows4AVX512(tapRows *tapRows)
+
+// spreadRows4AVX512 copies what one tap sees back to 4 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows4AVX512(tapRows *tapRows)
 
 // scatterTapsAVX512 copies what each tap of a row sees back to rows of planes, with zeros where no tap sees anything.
 //

@@ -58,6 +58,94 @@ tap:
 	VZEROUPPER
 	RET
 
+// func pickRows1AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2
+TEXT ·pickRows1AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Y0
+	MOVQ    16(CX), CX
+	VMOVUPS (CX), Y1
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMASKMOVPS (CX), Y1, Y2
+	VPERMPS    Y2, Y0, Y2
+	VMOVUPS    Y2, (DX)
+	ADDQ       56(AX), CX
+	ADDQ       72(AX), DX
+	DECQ       BX
+	JNZ        row
+	MOVQ       48(AX), CX
+	ADDQ       CX, 120(AX)
+	MOVQ       64(AX), CX
+	ADDQ       CX, 128(AX)
+	DECQ       (AX)
+	JNZ        plane
+	VZEROUPPER
+	RET
+
+// func spreadRows1AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2, CMOV
+TEXT ·spreadRows1AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS (DX), Y1
+	MOVQ    (CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), SI
+	MOVQ 8(AX), DI
+
+row:
+	VXORPS    Y2, Y2, Y2
+	VPERMPS   (DX)(CX*1), Y1, Y3
+	VBLENDVPS Y1, Y3, Y2, Y2
+	VMOVUPS   Y2, (SI)
+	MOVQ      16(AX), R8
+	CMPQ      DI, $0x01
+	CMOVQEQ   BX, R8
+	LEAQ      32(SI), R9
+	TESTQ     R8, R8
+	JZ        whole
+
+zero:
+	VMOVUPS Y0, (R9)
+	ADDQ    $+32, R9
+	DECQ    R8
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), SI
+	DECQ DI
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
+	VZEROUPPER
+	RET
+
 // func gatherTaps2AVX2(tapRows *tapRows)
 // Requires: AVX, AVX2
 TEXT ·gatherTaps2AVX2(SB), NOSPLIT, $0-8
@@ -117,6 +205,106 @@ tap:
 	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func pickRows2AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2
+TEXT ·pickRows2AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Y0
+	MOVQ    16(CX), BX
+	VMOVUPS (BX), Y2
+	VMOVUPS 32(DX), Y1
+	MOVQ    24(CX), CX
+	VMOVUPS (CX), Y3
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMASKMOVPS (CX), Y2, Y5
+	VPERMPS    Y5, Y0, Y5
+	VMASKMOVPS 32(CX), Y3, Y4
+	VPERMPS    Y4, Y1, Y4
+	VBLENDVPS  Y1, Y4, Y5, Y5
+	VMOVUPS    Y5, (DX)
+	ADDQ       56(AX), CX
+	ADDQ       72(AX), DX
+	DECQ       BX
+	JNZ        row
+	MOVQ       48(AX), CX
+	ADDQ       CX, 120(AX)
+	MOVQ       64(AX), CX
+	ADDQ       CX, 128(AX)
+	DECQ       (AX)
+	JNZ        plane
+	VZEROUPPER
+	RET
+
+// func spreadRows2AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2, CMOV
+TEXT ·spreadRows2AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS (DX), Y1
+	MOVQ    (CX), SI
+	VMOVUPS 32(DX), Y2
+	MOVQ    48(CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), DI
+	MOVQ 8(AX), R8
+
+row:
+	VXORPS    Y3, Y3, Y3
+	VPERMPS   (DX)(SI*1), Y1, Y4
+	VBLENDVPS Y1, Y4, Y3, Y3
+	VMOVUPS   Y3, (DI)
+	VXORPS    Y3, Y3, Y3
+	VPERMPS   (DX)(CX*1), Y2, Y4
+	VBLENDVPS Y2, Y4, Y3, Y3
+	VMOVUPS   Y3, 32(DI)
+	MOVQ      16(AX), R9
+	CMPQ      R8, $0x01
+	CMOVQEQ   BX, R9
+	LEAQ      64(DI), R10
+	TESTQ     R9, R9
+	JZ        whole
+
+zero:
+	VMOVUPS Y0, (R10)
+	ADDQ    $+32, R10
+	DECQ    R9
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), DI
+	DECQ R8
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -185,6 +373,118 @@ tap:
 	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func pickRows3AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2
+TEXT ·pickRows3AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Y0
+	MOVQ    16(CX), BX
+	VMOVUPS (BX), Y3
+	VMOVUPS 32(DX), Y1
+	MOVQ    24(CX), BX
+	VMOVUPS (BX), Y4
+	VMOVUPS 64(DX), Y2
+	MOVQ    32(CX), CX
+	VMOVUPS (CX), Y5
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMASKMOVPS (CX), Y3, Y7
+	VPERMPS    Y7, Y0, Y7
+	VMASKMOVPS 32(CX), Y4, Y6
+	VPERMPS    Y6, Y1, Y6
+	VBLENDVPS  Y1, Y6, Y7, Y7
+	VMASKMOVPS 64(CX), Y5, Y6
+	VPERMPS    Y6, Y2, Y6
+	VBLENDVPS  Y2, Y6, Y7, Y7
+	VMOVUPS    Y7, (DX)
+	ADDQ       56(AX), CX
+	ADDQ       72(AX), DX
+	DECQ       BX
+	JNZ        row
+	MOVQ       48(AX), CX
+	ADDQ       CX, 120(AX)
+	MOVQ       64(AX), CX
+	ADDQ       CX, 128(AX)
+	DECQ       (AX)
+	JNZ        plane
+	VZEROUPPER
+	RET
+
+// func spreadRows3AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2, CMOV
+TEXT ·spreadRows3AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS (DX), Y1
+	MOVQ    (CX), SI
+	VMOVUPS 32(DX), Y2
+	MOVQ    48(CX), DI
+	VMOVUPS 64(DX), Y3
+	MOVQ    96(CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), R8
+	MOVQ 8(AX), R9
+
+row:
+	VXORPS    Y4, Y4, Y4
+	VPERMPS   (DX)(SI*1), Y1, Y5
+	VBLENDVPS Y1, Y5, Y4, Y4
+	VMOVUPS   Y4, (R8)
+	VXORPS    Y4, Y4, Y4
+	VPERMPS   (DX)(DI*1), Y2, Y5
+	VBLENDVPS Y2, Y5, Y4, Y4
+	VMOVUPS   Y4, 32(R8)
+	VXORPS    Y4, Y4, Y4
+	VPERMPS   (DX)(CX*1), Y3, Y5
+	VBLENDVPS Y3, Y5, Y4, Y4
+	VMOVUPS   Y4, 64(R8)
+	MOVQ      16(AX), R10
+	CMPQ      R9, $0x01
+	CMOVQEQ   BX, R10
+	LEAQ      96(R8), R11
+	TESTQ     R10, R10
+	JZ        whole
+
+zero:
+	VMOVUPS Y0, (R11)
+	ADDQ    $+32, R11
+	DECQ    R10
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), R8
+	DECQ R9
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -259,6 +559,130 @@ tap:
 	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func pickRows4AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2
+TEXT ·pickRows4AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Y0
+	MOVQ    16(CX), BX
+	VMOVUPS (BX), Y4
+	VMOVUPS 32(DX), Y1
+	MOVQ    24(CX), BX
+	VMOVUPS (BX), Y5
+	VMOVUPS 64(DX), Y2
+	MOVQ    32(CX), BX
+	VMOVUPS (BX), Y6
+	VMOVUPS 96(DX), Y3
+	MOVQ    40(CX), CX
+	VMOVUPS (CX), Y7
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMASKMOVPS (CX), Y4, Y9
+	VPERMPS    Y9, Y0, Y9
+	VMASKMOVPS 32(CX), Y5, Y8
+	VPERMPS    Y8, Y1, Y8
+	VBLENDVPS  Y1, Y8, Y9, Y9
+	VMASKMOVPS 64(CX), Y6, Y8
+	VPERMPS    Y8, Y2, Y8
+	VBLENDVPS  Y2, Y8, Y9, Y9
+	VMASKMOVPS 96(CX), Y7, Y8
+	VPERMPS    Y8, Y3, Y8
+	VBLENDVPS  Y3, Y8, Y9, Y9
+	VMOVUPS    Y9, (DX)
+	ADDQ       56(AX), CX
+	ADDQ       72(AX), DX
+	DECQ       BX
+	JNZ        row
+	MOVQ       48(AX), CX
+	ADDQ       CX, 120(AX)
+	MOVQ       64(AX), CX
+	ADDQ       CX, 128(AX)
+	DECQ       (AX)
+	JNZ        plane
+	VZEROUPPER
+	RET
+
+// func spreadRows4AVX2(tapRows *tapRows)
+// Requires: AVX, AVX2, CMOV
+TEXT ·spreadRows4AVX2(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS (DX), Y1
+	MOVQ    (CX), SI
+	VMOVUPS 32(DX), Y2
+	MOVQ    48(CX), DI
+	VMOVUPS 64(DX), Y3
+	MOVQ    96(CX), R8
+	VMOVUPS 96(DX), Y4
+	MOVQ    144(CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), R9
+	MOVQ 8(AX), R10
+
+row:
+	VXORPS    Y5, Y5, Y5
+	VPERMPS   (DX)(SI*1), Y1, Y6
+	VBLENDVPS Y1, Y6, Y5, Y5
+	VMOVUPS   Y5, (R9)
+	VXORPS    Y5, Y5, Y5
+	VPERMPS   (DX)(DI*1), Y2, Y6
+	VBLENDVPS Y2, Y6, Y5, Y5
+	VMOVUPS   Y5, 32(R9)
+	VXORPS    Y5, Y5, Y5
+	VPERMPS   (DX)(R8*1), Y3, Y6
+	VBLENDVPS Y3, Y6, Y5, Y5
+	VMOVUPS   Y5, 64(R9)
+	VXORPS    Y5, Y5, Y5
+	VPERMPS   (DX)(CX*1), Y4, Y6
+	VBLENDVPS Y4, Y6, Y5, Y5
+	VMOVUPS   Y5, 96(R9)
+	MOVQ      16(AX), R11
+	CMPQ      R10, $0x01
+	CMOVQEQ   BX, R11
+	LEAQ      128(R9), R12
+	TESTQ     R11, R11
+	JZ        whole
+
+zero:
+	VMOVUPS Y0, (R12)
+	ADDQ    $+32, R12
+	DECQ    R11
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), R9
+	DECQ R10
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -399,6 +823,93 @@ tap:
 	VZEROUPPER
 	RET
 
+// func pickRows1AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F
+TEXT ·pickRows1AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Z0
+	MOVQ    16(CX), CX
+	KMOVW   CX, K1
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMOVUPS.Z (CX), K1, Z1
+	VPERMPS   Z1, Z0, Z1
+	VMOVUPS   Z1, (DX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
+	JNZ       row
+	MOVQ      48(AX), CX
+	ADDQ      CX, 120(AX)
+	MOVQ      64(AX), CX
+	ADDQ      CX, 128(AX)
+	DECQ      (AX)
+	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func spreadRows1AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·spreadRows1AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VPXORD  Z0, Z0, Z0
+	VMOVUPS (DX), Z1
+	MOVQ    (CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), SI
+	MOVQ 8(AX), DI
+
+row:
+	VPXORD    Z2, Z2, Z2
+	VPERMT2PS (DX)(CX*1), Z1, Z2
+	VMOVUPS   Z2, (SI)
+	MOVQ      16(AX), R8
+	CMPQ      DI, $0x01
+	CMOVQEQ   BX, R8
+	LEAQ      64(SI), R9
+	TESTQ     R8, R8
+	JZ        whole
+
+zero:
+	VMOVUPS Z0, (R9)
+	ADDQ    $+64, R9
+	DECQ    R8
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), SI
+	DECQ DI
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
+	VZEROUPPER
+	RET
+
 // func gatherTaps2AVX512(tapRows *tapRows)
 // Requires: AVX, AVX512F
 TEXT ·gatherTaps2AVX512(SB), NOSPLIT, $0-8
@@ -456,6 +967,102 @@ tap:
 	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func pickRows2AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F
+TEXT ·pickRows2AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Z0
+	MOVQ    16(CX), BX
+	KMOVW   BX, K1
+	VMOVUPS 64(DX), Z0
+	MOVQ    24(CX), CX
+	KMOVW   CX, K2
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMOVUPS.Z (CX), K1, Z2
+	VMOVUPS.Z 64(CX), K2, Z1
+	VPERMT2PS Z1, Z0, Z2
+	VMOVUPS   Z2, (DX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
+	JNZ       row
+	MOVQ      48(AX), CX
+	ADDQ      CX, 120(AX)
+	MOVQ      64(AX), CX
+	ADDQ      CX, 128(AX)
+	DECQ      (AX)
+	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func spreadRows2AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·spreadRows2AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VPXORD  Z0, Z0, Z0
+	VMOVUPS (DX), Z1
+	MOVQ    (CX), SI
+	VMOVUPS 64(DX), Z2
+	MOVQ    48(CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), DI
+	MOVQ 8(AX), R8
+
+row:
+	VPXORD    Z3, Z3, Z3
+	VPERMT2PS (DX)(SI*1), Z1, Z3
+	VMOVUPS   Z3, (DI)
+	VPXORD    Z3, Z3, Z3
+	VPERMT2PS (DX)(CX*1), Z2, Z3
+	VMOVUPS   Z3, 64(DI)
+	MOVQ      16(AX), R9
+	CMPQ      R8, $0x01
+	CMOVQEQ   BX, R9
+	LEAQ      128(DI), R10
+	TESTQ     R9, R9
+	JZ        whole
+
+zero:
+	VMOVUPS Z0, (R10)
+	ADDQ    $+64, R10
+	DECQ    R9
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), DI
+	DECQ R8
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -521,6 +1128,112 @@ tap:
 	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func pickRows3AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F
+TEXT ·pickRows3AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Z0
+	MOVQ    16(CX), BX
+	KMOVW   BX, K1
+	VMOVUPS 64(DX), Z0
+	MOVQ    24(CX), BX
+	KMOVW   BX, K2
+	VMOVUPS 128(DX), Z1
+	MOVQ    32(CX), CX
+	KMOVW   CX, K3
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMOVUPS.Z (CX), K1, Z3
+	VMOVUPS.Z 64(CX), K2, Z2
+	VPERMT2PS Z2, Z0, Z3
+	VMOVUPS.Z 128(CX), K3, Z2
+	VPERMT2PS Z2, Z1, Z3
+	VMOVUPS   Z3, (DX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
+	JNZ       row
+	MOVQ      48(AX), CX
+	ADDQ      CX, 120(AX)
+	MOVQ      64(AX), CX
+	ADDQ      CX, 128(AX)
+	DECQ      (AX)
+	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func spreadRows3AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·spreadRows3AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VPXORD  Z0, Z0, Z0
+	VMOVUPS (DX), Z1
+	MOVQ    (CX), SI
+	VMOVUPS 64(DX), Z2
+	MOVQ    48(CX), DI
+	VMOVUPS 128(DX), Z3
+	MOVQ    96(CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), R8
+	MOVQ 8(AX), R9
+
+row:
+	VPXORD    Z4, Z4, Z4
+	VPERMT2PS (DX)(SI*1), Z1, Z4
+	VMOVUPS   Z4, (R8)
+	VPXORD    Z4, Z4, Z4
+	VPERMT2PS (DX)(DI*1), Z2, Z4
+	VMOVUPS   Z4, 64(R8)
+	VPXORD    Z4, Z4, Z4
+	VPERMT2PS (DX)(CX*1), Z3, Z4
+	VMOVUPS   Z4, 128(R8)
+	MOVQ      16(AX), R10
+	CMPQ      R9, $0x01
+	CMOVQEQ   BX, R10
+	LEAQ      192(R8), R11
+	TESTQ     R10, R10
+	JZ        whole
+
+zero:
+	VMOVUPS Z0, (R11)
+	ADDQ    $+64, R11
+	DECQ    R10
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), R8
+	DECQ R9
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 
@@ -591,6 +1304,122 @@ tap:
 	ADDQ      CX, 128(AX)
 	DECQ      (AX)
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func pickRows4AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F
+TEXT ·pickRows4AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	VMOVUPS (DX), Z0
+	MOVQ    16(CX), BX
+	KMOVW   BX, K1
+	VMOVUPS 64(DX), Z0
+	MOVQ    24(CX), BX
+	KMOVW   BX, K2
+	VMOVUPS 128(DX), Z1
+	MOVQ    32(CX), BX
+	KMOVW   BX, K3
+	VMOVUPS 192(DX), Z2
+	MOVQ    40(CX), CX
+	KMOVW   CX, K4
+	MOVQ    32(AX), CX
+	MOVQ    CX, 120(AX)
+	MOVQ    40(AX), CX
+	MOVQ    CX, 128(AX)
+
+plane:
+	MOVQ 120(AX), CX
+	MOVQ 128(AX), DX
+	MOVQ 8(AX), BX
+
+row:
+	VMOVUPS.Z (CX), K1, Z4
+	VMOVUPS.Z 64(CX), K2, Z3
+	VPERMT2PS Z3, Z0, Z4
+	VMOVUPS.Z 128(CX), K3, Z3
+	VPERMT2PS Z3, Z1, Z4
+	VMOVUPS.Z 192(CX), K4, Z3
+	VPERMT2PS Z3, Z2, Z4
+	VMOVUPS   Z4, (DX)
+	ADDQ      56(AX), CX
+	ADDQ      72(AX), DX
+	DECQ      BX
+	JNZ       row
+	MOVQ      48(AX), CX
+	ADDQ      CX, 120(AX)
+	MOVQ      64(AX), CX
+	ADDQ      CX, 128(AX)
+	DECQ      (AX)
+	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func spreadRows4AVX512(tapRows *tapRows)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·spreadRows4AVX512(SB), NOSPLIT, $0-8
+	MOVQ    tapRows+0(FP), AX
+	MOVQ    88(AX), CX
+	MOVQ    96(AX), DX
+	MOVQ    136(AX), BX
+	VPXORD  Z0, Z0, Z0
+	VMOVUPS (DX), Z1
+	MOVQ    (CX), SI
+	VMOVUPS 64(DX), Z2
+	MOVQ    48(CX), DI
+	VMOVUPS 128(DX), Z3
+	MOVQ    96(CX), R8
+	VMOVUPS 192(DX), Z4
+	MOVQ    144(CX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 120(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 128(AX)
+
+plane:
+	MOVQ 120(AX), DX
+	MOVQ 128(AX), R9
+	MOVQ 8(AX), R10
+
+row:
+	VPXORD    Z5, Z5, Z5
+	VPERMT2PS (DX)(SI*1), Z1, Z5
+	VMOVUPS   Z5, (R9)
+	VPXORD    Z5, Z5, Z5
+	VPERMT2PS (DX)(DI*1), Z2, Z5
+	VMOVUPS   Z5, 64(R9)
+	VPXORD    Z5, Z5, Z5
+	VPERMT2PS (DX)(R8*1), Z3, Z5
+	VMOVUPS   Z5, 128(R9)
+	VPXORD    Z5, Z5, Z5
+	VPERMT2PS (DX)(CX*1), Z4, Z5
+	VMOVUPS   Z5, 192(R9)
+	MOVQ      16(AX), R11
+	CMPQ      R10, $0x01
+	CMOVQEQ   BX, R11
+	LEAQ      256(R9), R12
+	TESTQ     R11, R11
+	JZ        whole
+
+zero:
+	VMOVUPS Z0, (R12)
+	ADDQ    $+64, R12
+	DECQ    R11
+	JNZ     zero
+
+whole:
+	ADDQ 56(AX), DX
+	ADDQ 72(AX), R9
+	DECQ R10
+	JNZ  row
+	MOVQ 48(AX), DX
+	ADDQ DX, 120(AX)
+	MOVQ 64(AX), DX
+	ADDQ DX, 128(AX)
+	DECQ (AX)
+	JNZ  plane
 	VZEROUPPER
 	RET
 

@@ -7,20 +7,60 @@ package geometry
 //go:noescape
 func gatherTaps1NEON(tapRows *tapRows)
 
+// pickRows1NEON copies a block of what one tap sees of rows of planes, from up to 1 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows1NEON(tapRows *tapRows)
+
+// spreadRows1NEON copies what one tap sees back to 1 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows1NEON(tapRows *tapRows)
+
 // gatherTaps2NEON copies what each tap of a row sees of rows of planes, from up to 2 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps2NEON(tapRows *tapRows)
+
+// pickRows2NEON copies a block of what one tap sees of rows of planes, from up to 2 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows2NEON(tapRows *tapRows)
+
+// spreadRows2NEON copies what one tap sees back to 2 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows2NEON(tapRows *tapRows)
 
 // gatherTaps3NEON copies what each tap of a row sees of rows of planes, from up to 3 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps3NEON(tapRows *tapRows)
 
+// pickRows3NEON copies a block of what one tap sees of rows of planes, from up to 3 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows3NEON(tapRows *tapRows)
+
+// spreadRows3NEON copies what one tap sees back to 3 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows3NEON(tapRows *tapRows)
+
 // gatherTaps4NEON copies what each tap of a row sees of rows of planes, from up to 4 vectors. It may write zeros behind a row.
 //
 //go:noescape
 func gatherTaps4NEON(tapRows *tapRows)
+
+// pickRows4NEON copies a block of what one tap sees of rows of planes, from up to 4 vectors. It may write behind a row.
+//
+//go:noescape
+func pickRows4NEON(tapRows *tapRows)
+
+// spreadRows4NEON copies what one tap sees back to 4 vectors of rows of planes, and writes vectors of zeros behind them; those of the last row have a number of their own. It may write zeros behind a plane.
+//
+//go:noescape
+func spreadRows4NEON(tapRows *tapRows)
 
 // scatterTapsNEON copies what each tap of a row sees back to rows of planes, with zeros where no tap sees anything.
 //

@@ -109,6 +109,168 @@ lanes1one:
 	FMOVS	0(R1), F9
 	B	lanes1done
 
+// func pickRows1NEON(tapRows *tapRows)
+TEXT ·pickRows1NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R4
+	MOVD	88(R4), R1
+	MOVD	96(R4), R0
+	FLDPQ	0(R0), (F7, F6)
+	MOVD	16(R1), R0
+	MOVWU	64(R0), R5
+	MOVD	32(R4), R0
+	MOVD	R0, 120(R4)
+	MOVD	40(R4), R0
+	MOVD	R0, 128(R4)
+plane:
+	MOVD	120(R4), R3
+	MOVD	128(R4), R2
+	MOVD	8(R4), R1
+row:
+	TBZ	$3, R5, lanes1
+	FLDPQ	0(R3), (F5, F4)
+lanes1done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea394e0 // mla v0.4s, v7.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea394c0 // mla v0.4s, v6.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V4.B16
+	VMOV	V1.B16, V5.B16
+	FSTPQ	(F5, F4), 0(R2)
+	MOVD	56(R4), R0
+	ADD	R0, R3, R3
+	MOVD	72(R4), R0
+	ADD	R0, R2, R2
+	SUBS	$1, R1, R1
+	BNE	row
+	MOVD	48(R4), R1
+	MOVD	120(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R4)
+	MOVD	64(R4), R1
+	MOVD	128(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R4)
+	MOVD	0(R4), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R4)
+	BNE	plane
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R5, lanes1low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R5, lanes1highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R5, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R5, lanes1done
+	FMOVS	16(R3), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R5, lanes1one
+	FMOVD	0(R3), F5
+	TBZ	$0, R5, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R5, lanes1done
+	FMOVS	0(R3), F5
+	B	lanes1done
+
+// func spreadRows1NEON(tapRows *tapRows)
+TEXT ·spreadRows1NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R7
+	MOVD	88(R7), R1
+	MOVD	96(R7), R0
+	MOVD	136(R7), R6
+	VMOVI	$0, V10.B16
+	FLDPQ	0(R0), (F9, F8)
+	MOVD	0(R1), R5
+	MOVD	32(R7), R0
+	MOVD	R0, 120(R7)
+	MOVD	40(R7), R0
+	MOVD	R0, 128(R7)
+plane:
+	MOVD	120(R7), R4
+	MOVD	128(R7), R3
+	MOVD	8(R7), R2
+row:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R5<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39520 // mla v0.4s, v9.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39500 // mla v0.4s, v8.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210520 // sshr v0.4s, v9.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210500 // sshr v0.4s, v8.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 0(R3)
+	MOVD	16(R7), R1
+	CMP	$1, R2
+	CSEL	EQ, R6, R1, R1
+	ADD	$32, R3, R0
+	TST	R1, R1
+	BEQ	whole
+zero:
+	FSTPQ	(F10, F10), 0(R0)
+	ADD	$32, R0, R0
+	SUBS	$1, R1, R1
+	BNE	zero
+whole:
+	MOVD	56(R7), R0
+	ADD	R0, R4, R4
+	MOVD	72(R7), R0
+	ADD	R0, R3, R3
+	SUBS	$1, R2, R2
+	BNE	row
+	MOVD	48(R7), R1
+	MOVD	120(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R7)
+	MOVD	64(R7), R1
+	MOVD	128(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R7)
+	MOVD	0(R7), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R7)
+	BNE	plane
+	RET
+
 // func gatherTaps2NEON(tapRows *tapRows)
 TEXT ·gatherTaps2NEON(SB), NOSPLIT, $0-8
 	MOVD	tapRows+0(FP), R10
@@ -270,6 +432,254 @@ lanes2one:
 	TBZ	$0, R1, lanes2done
 	FMOVS	0(R0), F9
 	B	lanes2done
+
+// func pickRows2NEON(tapRows *tapRows)
+TEXT ·pickRows2NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R4
+	MOVD	88(R4), R1
+	MOVD	96(R4), R0
+	FLDPQ	0(R0), (F11, F10)
+	MOVD	16(R1), R2
+	MOVWU	64(R2), R6
+	FLDPQ	32(R0), (F9, F8)
+	MOVD	24(R1), R0
+	MOVWU	64(R0), R5
+	MOVD	32(R4), R0
+	MOVD	R0, 120(R4)
+	MOVD	40(R4), R0
+	MOVD	R0, 128(R4)
+plane:
+	MOVD	120(R4), R3
+	MOVD	128(R4), R2
+	MOVD	8(R4), R1
+row:
+	TBZ	$3, R6, lanes1
+	FLDPQ	0(R3), (F5, F4)
+lanes1done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39560 // mla v0.4s, v11.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39540 // mla v0.4s, v10.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V4.B16
+	VMOV	V1.B16, V5.B16
+	TBZ	$3, R5, lanes2
+	FLDPQ	32(R3), (F7, F6)
+lanes2done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39520 // mla v0.4s, v9.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V1.B16, [V6.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39500 // mla v0.4s, v8.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V2.B16, [V6.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210520 // sshr v0.4s, v9.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4f210500 // sshr v0.4s, v8.4s, #31
+	VBSL	V4.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	FSTPQ	(F5, F4), 0(R2)
+	MOVD	56(R4), R0
+	ADD	R0, R3, R3
+	MOVD	72(R4), R0
+	ADD	R0, R2, R2
+	SUBS	$1, R1, R1
+	BNE	row
+	MOVD	48(R4), R1
+	MOVD	120(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R4)
+	MOVD	64(R4), R1
+	MOVD	128(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R4)
+	MOVD	0(R4), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R4)
+	BNE	plane
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R6, lanes1low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R6, lanes1highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R6, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R6, lanes1done
+	FMOVS	16(R3), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R6, lanes1one
+	FMOVD	0(R3), F5
+	TBZ	$0, R6, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R6, lanes1done
+	FMOVS	0(R3), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	$32, R3, R0
+	TBZ	$2, R5, lanes2low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R5, lanes2highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R5, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R5, lanes2done
+	FMOVS	16(R0), F6
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R5, lanes2one
+	FMOVD	0(R0), F7
+	TBZ	$0, R5, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R5, lanes2done
+	FMOVS	0(R0), F7
+	B	lanes2done
+
+// func spreadRows2NEON(tapRows *tapRows)
+TEXT ·spreadRows2NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R8
+	MOVD	88(R8), R1
+	MOVD	96(R8), R0
+	MOVD	136(R8), R7
+	VMOVI	$0, V12.B16
+	FLDPQ	0(R0), (F11, F10)
+	MOVD	0(R1), R6
+	FLDPQ	32(R0), (F9, F8)
+	MOVD	48(R1), R5
+	MOVD	32(R8), R0
+	MOVD	R0, 120(R8)
+	MOVD	40(R8), R0
+	MOVD	R0, 128(R8)
+plane:
+	MOVD	120(R8), R4
+	MOVD	128(R8), R3
+	MOVD	8(R8), R2
+row:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R6<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39560 // mla v0.4s, v11.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39540 // mla v0.4s, v10.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210540 // sshr v0.4s, v10.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 0(R3)
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R5<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39520 // mla v0.4s, v9.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39500 // mla v0.4s, v8.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210520 // sshr v0.4s, v9.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210500 // sshr v0.4s, v8.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 32(R3)
+	MOVD	16(R8), R1
+	CMP	$1, R2
+	CSEL	EQ, R7, R1, R1
+	ADD	$64, R3, R0
+	TST	R1, R1
+	BEQ	whole
+zero:
+	FSTPQ	(F12, F12), 0(R0)
+	ADD	$32, R0, R0
+	SUBS	$1, R1, R1
+	BNE	zero
+whole:
+	MOVD	56(R8), R0
+	ADD	R0, R4, R4
+	MOVD	72(R8), R0
+	ADD	R0, R3, R3
+	SUBS	$1, R2, R2
+	BNE	row
+	MOVD	48(R8), R1
+	MOVD	120(R8), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R8)
+	MOVD	64(R8), R1
+	MOVD	128(R8), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R8)
+	MOVD	0(R8), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R8)
+	BNE	plane
+	RET
 
 // func gatherTaps3NEON(tapRows *tapRows)
 TEXT ·gatherTaps3NEON(SB), NOSPLIT, $0-8
@@ -487,6 +897,340 @@ lanes3one:
 	TBZ	$0, R0, lanes3done
 	FMOVS	0(R1), F9
 	B	lanes3done
+
+// func pickRows3NEON(tapRows *tapRows)
+TEXT ·pickRows3NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R4
+	MOVD	88(R4), R1
+	MOVD	96(R4), R0
+	FLDPQ	0(R0), (F13, F12)
+	MOVD	16(R1), R2
+	MOVWU	64(R2), R7
+	FLDPQ	32(R0), (F11, F10)
+	MOVD	24(R1), R2
+	MOVWU	64(R2), R6
+	FLDPQ	64(R0), (F9, F8)
+	MOVD	32(R1), R0
+	MOVWU	64(R0), R5
+	MOVD	32(R4), R0
+	MOVD	R0, 120(R4)
+	MOVD	40(R4), R0
+	MOVD	R0, 128(R4)
+plane:
+	MOVD	120(R4), R3
+	MOVD	128(R4), R2
+	MOVD	8(R4), R1
+row:
+	TBZ	$3, R7, lanes1
+	FLDPQ	0(R3), (F5, F4)
+lanes1done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395a0 // mla v0.4s, v13.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39580 // mla v0.4s, v12.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V4.B16
+	VMOV	V1.B16, V5.B16
+	TBZ	$3, R6, lanes2
+	FLDPQ	32(R3), (F7, F6)
+lanes2done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39560 // mla v0.4s, v11.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V1.B16, [V6.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39540 // mla v0.4s, v10.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V2.B16, [V6.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4f210540 // sshr v0.4s, v10.4s, #31
+	VBSL	V4.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	TBZ	$3, R5, lanes3
+	FLDPQ	64(R3), (F7, F6)
+lanes3done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39520 // mla v0.4s, v9.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V1.B16, [V6.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39500 // mla v0.4s, v8.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V2.B16, [V6.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210520 // sshr v0.4s, v9.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4f210500 // sshr v0.4s, v8.4s, #31
+	VBSL	V4.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	FSTPQ	(F5, F4), 0(R2)
+	MOVD	56(R4), R0
+	ADD	R0, R3, R3
+	MOVD	72(R4), R0
+	ADD	R0, R2, R2
+	SUBS	$1, R1, R1
+	BNE	row
+	MOVD	48(R4), R1
+	MOVD	120(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R4)
+	MOVD	64(R4), R1
+	MOVD	128(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R4)
+	MOVD	0(R4), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R4)
+	BNE	plane
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R7, lanes1low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R7, lanes1highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R7, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R7, lanes1done
+	FMOVS	16(R3), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R7, lanes1one
+	FMOVD	0(R3), F5
+	TBZ	$0, R7, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R7, lanes1done
+	FMOVS	0(R3), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	$32, R3, R0
+	TBZ	$2, R6, lanes2low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R6, lanes2highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R6, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R6, lanes2done
+	FMOVS	16(R0), F6
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R6, lanes2one
+	FMOVD	0(R0), F7
+	TBZ	$0, R6, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R6, lanes2done
+	FMOVS	0(R0), F7
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	$64, R3, R0
+	TBZ	$2, R5, lanes3low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R5, lanes3highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R5, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R5, lanes3done
+	FMOVS	16(R0), F6
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R5, lanes3one
+	FMOVD	0(R0), F7
+	TBZ	$0, R5, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R5, lanes3done
+	FMOVS	0(R0), F7
+	B	lanes3done
+
+// func spreadRows3NEON(tapRows *tapRows)
+TEXT ·spreadRows3NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R9
+	MOVD	88(R9), R1
+	MOVD	96(R9), R0
+	MOVD	136(R9), R8
+	VMOVI	$0, V14.B16
+	FLDPQ	0(R0), (F13, F12)
+	MOVD	0(R1), R7
+	FLDPQ	32(R0), (F11, F10)
+	MOVD	48(R1), R6
+	FLDPQ	64(R0), (F9, F8)
+	MOVD	96(R1), R5
+	MOVD	32(R9), R0
+	MOVD	R0, 120(R9)
+	MOVD	40(R9), R0
+	MOVD	R0, 128(R9)
+plane:
+	MOVD	120(R9), R4
+	MOVD	128(R9), R3
+	MOVD	8(R9), R2
+row:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R7<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395a0 // mla v0.4s, v13.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39580 // mla v0.4s, v12.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 0(R3)
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R6<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39560 // mla v0.4s, v11.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39540 // mla v0.4s, v10.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210540 // sshr v0.4s, v10.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 32(R3)
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R5<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39520 // mla v0.4s, v9.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39500 // mla v0.4s, v8.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210520 // sshr v0.4s, v9.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210500 // sshr v0.4s, v8.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 64(R3)
+	MOVD	16(R9), R1
+	CMP	$1, R2
+	CSEL	EQ, R8, R1, R1
+	ADD	$96, R3, R0
+	TST	R1, R1
+	BEQ	whole
+zero:
+	FSTPQ	(F14, F14), 0(R0)
+	ADD	$32, R0, R0
+	SUBS	$1, R1, R1
+	BNE	zero
+whole:
+	MOVD	56(R9), R0
+	ADD	R0, R4, R4
+	MOVD	72(R9), R0
+	ADD	R0, R3, R3
+	SUBS	$1, R2, R2
+	BNE	row
+	MOVD	48(R9), R1
+	MOVD	120(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R9)
+	MOVD	64(R9), R1
+	MOVD	128(R9), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R9)
+	MOVD	0(R9), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R9)
+	BNE	plane
+	RET
 
 // func gatherTaps4NEON(tapRows *tapRows)
 TEXT ·gatherTaps4NEON(SB), NOSPLIT, $0-8
@@ -759,6 +1503,426 @@ lanes4one:
 	TBZ	$0, R0, lanes4done
 	FMOVS	0(R1), F9
 	B	lanes4done
+
+// func pickRows4NEON(tapRows *tapRows)
+TEXT ·pickRows4NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R4
+	MOVD	88(R4), R1
+	MOVD	96(R4), R0
+	FLDPQ	0(R0), (F15, F14)
+	MOVD	16(R1), R2
+	MOVWU	64(R2), R8
+	FLDPQ	32(R0), (F13, F12)
+	MOVD	24(R1), R2
+	MOVWU	64(R2), R7
+	FLDPQ	64(R0), (F11, F10)
+	MOVD	32(R1), R2
+	MOVWU	64(R2), R6
+	FLDPQ	96(R0), (F9, F8)
+	MOVD	40(R1), R0
+	MOVWU	64(R0), R5
+	MOVD	32(R4), R0
+	MOVD	R0, 120(R4)
+	MOVD	40(R4), R0
+	MOVD	R0, 128(R4)
+plane:
+	MOVD	120(R4), R3
+	MOVD	128(R4), R2
+	MOVD	8(R4), R1
+row:
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R3), (F5, F4)
+lanes1done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395e0 // mla v0.4s, v15.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395c0 // mla v0.4s, v14.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V4.B16
+	VMOV	V1.B16, V5.B16
+	TBZ	$3, R7, lanes2
+	FLDPQ	32(R3), (F7, F6)
+lanes2done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395a0 // mla v0.4s, v13.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V1.B16, [V6.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39580 // mla v0.4s, v12.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V2.B16, [V6.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V4.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	TBZ	$3, R6, lanes3
+	FLDPQ	64(R3), (F7, F6)
+lanes3done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39560 // mla v0.4s, v11.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V1.B16, [V6.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39540 // mla v0.4s, v10.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V2.B16, [V6.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4f210540 // sshr v0.4s, v10.4s, #31
+	VBSL	V4.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	TBZ	$3, R5, lanes4
+	FLDPQ	96(R3), (F7, F6)
+lanes4done:
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39520 // mla v0.4s, v9.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V1.B16, [V6.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39500 // mla v0.4s, v8.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V7.B16], V0.B16
+	VTBL	V2.B16, [V6.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210520 // sshr v0.4s, v9.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4f210500 // sshr v0.4s, v8.4s, #31
+	VBSL	V4.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	FSTPQ	(F5, F4), 0(R2)
+	MOVD	56(R4), R0
+	ADD	R0, R3, R3
+	MOVD	72(R4), R0
+	ADD	R0, R2, R2
+	SUBS	$1, R1, R1
+	BNE	row
+	MOVD	48(R4), R1
+	MOVD	120(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R4)
+	MOVD	64(R4), R1
+	MOVD	128(R4), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R4)
+	MOVD	0(R4), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R4)
+	BNE	plane
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R3), F5
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R3), F4
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R3, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R3), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R3), F5
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R3, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R3), F5
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	$32, R3, R0
+	TBZ	$2, R7, lanes2low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R7, lanes2highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R7, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R7, lanes2done
+	FMOVS	16(R0), F6
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R7, lanes2one
+	FMOVD	0(R0), F7
+	TBZ	$0, R7, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R7, lanes2done
+	FMOVS	0(R0), F7
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	$64, R3, R0
+	TBZ	$2, R6, lanes3low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R6, lanes3highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R6, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R6, lanes3done
+	FMOVS	16(R0), F6
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R6, lanes3one
+	FMOVD	0(R0), F7
+	TBZ	$0, R6, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R6, lanes3done
+	FMOVS	0(R0), F7
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	$96, R3, R0
+	TBZ	$2, R5, lanes4low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R5, lanes4highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R5, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R5, lanes4done
+	FMOVS	16(R0), F6
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R5, lanes4one
+	FMOVD	0(R0), F7
+	TBZ	$0, R5, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R5, lanes4done
+	FMOVS	0(R0), F7
+	B	lanes4done
+
+// func spreadRows4NEON(tapRows *tapRows)
+TEXT ·spreadRows4NEON(SB), NOSPLIT, $0-8
+	MOVD	tapRows+0(FP), R10
+	MOVD	88(R10), R1
+	MOVD	96(R10), R0
+	MOVD	136(R10), R9
+	VMOVI	$0, V16.B16
+	FLDPQ	0(R0), (F15, F14)
+	MOVD	0(R1), R8
+	FLDPQ	32(R0), (F13, F12)
+	MOVD	48(R1), R7
+	FLDPQ	64(R0), (F11, F10)
+	MOVD	96(R1), R6
+	FLDPQ	96(R0), (F9, F8)
+	MOVD	144(R1), R5
+	MOVD	32(R10), R0
+	MOVD	R0, 120(R10)
+	MOVD	40(R10), R0
+	MOVD	R0, 128(R10)
+plane:
+	MOVD	120(R10), R4
+	MOVD	128(R10), R3
+	MOVD	8(R10), R2
+row:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R8<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395e0 // mla v0.4s, v15.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395c0 // mla v0.4s, v14.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f2105e0 // sshr v0.4s, v15.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f2105c0 // sshr v0.4s, v14.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 0(R3)
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R7<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395a0 // mla v0.4s, v13.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39580 // mla v0.4s, v12.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 32(R3)
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R6<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39560 // mla v0.4s, v11.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39540 // mla v0.4s, v10.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210540 // sshr v0.4s, v10.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 64(R3)
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	ADD	R5<<0, R4, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39520 // mla v0.4s, v9.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V1.B16, [V4.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea39500 // mla v0.4s, v8.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V5.B16], V0.B16
+	VTBL	V2.B16, [V4.B16], V2.B16
+	VORR	V2.B16, V0.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210520 // sshr v0.4s, v9.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x4f210500 // sshr v0.4s, v8.4s, #31
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V6.B16
+	FSTPQ	(F7, F6), 96(R3)
+	MOVD	16(R10), R1
+	CMP	$1, R2
+	CSEL	EQ, R9, R1, R1
+	ADD	$128, R3, R0
+	TST	R1, R1
+	BEQ	whole
+zero:
+	FSTPQ	(F16, F16), 0(R0)
+	ADD	$32, R0, R0
+	SUBS	$1, R1, R1
+	BNE	zero
+whole:
+	MOVD	56(R10), R0
+	ADD	R0, R4, R4
+	MOVD	72(R10), R0
+	ADD	R0, R3, R3
+	SUBS	$1, R2, R2
+	BNE	row
+	MOVD	48(R10), R1
+	MOVD	120(R10), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 120(R10)
+	MOVD	64(R10), R1
+	MOVD	128(R10), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 128(R10)
+	MOVD	0(R10), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R10)
+	BNE	plane
+	RET
 
 // func scatterTapsNEON(tapRows *tapRows)
 TEXT ·scatterTapsNEON(SB), NOSPLIT, $0-8

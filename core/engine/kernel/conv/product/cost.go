@@ -19,6 +19,8 @@ const (
 	partRows                        // rows of pixels of one group of several
 	scattered                       // vectors of planes that lie in many pages
 	streamed                        // vectors that come from memory, from more planes in turn than a core prefetches
+	pickedBlocks                    // blocks of rows of which a single tap sees elements: vectors of pixels
+	spreadVectors                   // vectors of images that a single tap sees elements of, with the zeros between them
 	pairedRows                      // rows of which vectors take even and odd elements apart
 	pairedVectors                   // pairs of vectors of these
 	panels                          // pairs of vectors of pixels, for which tiles follow each other
@@ -43,8 +45,8 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87},
-	kernel.AVX512: {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.0918, scattered: 1.22, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03},
+	kernel.AVX2:   {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pickedBlocks: 5, spreadVectors: 1.6, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87},
+	kernel.AVX512: {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.0918, scattered: 1.22, pickedBlocks: 6, spreadVectors: 3, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -57,6 +59,11 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	case m.pairs():
 		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * max(1, p.S-1))
 		t[pairedVectors] = float64(p.N*m.image()*max(1, p.S/2)) / (4 * narrow)
+	case m.taps.Single() && m.back:
+		t[spreadVectors] = float64(p.N * p.C * p.H * p.W / lanes)
+	case m.taps.Single():
+		blocks, _ := m.taps.Picks()
+		t[pickedBlocks] = float64(p.N * p.C * blocks)
 	default:
 		blocks, picks := m.taps.Picks()
 		t[tapBlocks], t[tapPicks] = float64(p.N*p.C*blocks), float64(p.N*p.C*picks)

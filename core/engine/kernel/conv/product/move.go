@@ -47,7 +47,7 @@ func (m *patches) pairs() bool {
 	}
 	switch m.p.S {
 	case 1:
-		return m.p.StrideW == 2
+		return m.p.StrideW == 2 && !m.back
 	case 2:
 		return m.p.StrideW == 2
 	case 4:
@@ -73,7 +73,12 @@ func (m *patches) movePairs(x, matrix []float32) {
 	for r := range m.p.R {
 		rows := m.imageRows(x, r)
 		m.setTap(&rows, matrix, r, 0, 1)
-		apart(rows, min(2*m.p.OutW(), m.p.W), m.p.S == 1, m.back)
+		if m.p.S == 1 {
+			rows.SetWidth(min(2*m.p.OutW(), m.p.W), 2)
+			rows.Evens()
+		} else {
+			apart(rows, 2*m.p.OutW(), m.back)
+		}
 	}
 }
 
@@ -98,27 +103,19 @@ func (m *patches) joinFours(x, matrix, room []float32) {
 		for odd := range 2 {
 			taps := geometry.PlaneCopy{Images: m.p.C, Rows: oh, Src: &room[odd*half], SrcImage: rows.DstImage, SrcRow: rows.DstRow}
 			m.setTap(&taps, matrix, r, odd, 2)
-			apart(taps, 2*ow, false, true)
+			apart(taps, 2*ow, true)
 		}
-		apart(rows, 4*ow, false, true)
+		apart(rows, 4*ow, true)
 	}
 }
 
-// apart takes even and odd elements of rows of n apart, or puts them together again; odd ones may be left out, and are
-// zeros then.
-func apart(c geometry.PlaneCopy, n int, evens, back bool) {
+// apart takes even and odd elements of rows of n apart, or puts them together again.
+func apart(c geometry.PlaneCopy, n int, back bool) {
 	c.SetWidth(n, 2)
 	if back {
 		c.Src, c.SrcImage, c.SrcRow, c.Dst, c.DstImage, c.DstRow = c.Dst, c.DstImage, c.DstRow, c.Src, c.SrcImage, c.SrcRow
-	}
-	switch {
-	case evens && back:
-		c.Spread()
-	case evens:
-		c.Evens()
-	case back:
 		c.Join()
-	default:
+	} else {
 		c.Split()
 	}
 }

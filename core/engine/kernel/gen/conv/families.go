@@ -160,7 +160,7 @@ var Layouts = []isa.Layout{
 	}},
 	{Folder: "conv/geometry", Name: "tapRows", Fields: []isa.Field{
 		{Name: "planes", Offset: twPlanes}, {Name: "rows", Offset: twRows}, {Name: "blocks", Offset: twBlocks}, {Name: "taps", Offset: twTaps}, {Name: "src", Offset: twSrc}, {Name: "dst", Offset: twDst}, {Name: "srcPlane", Offset: twSrcPlane}, {Name: "srcRow", Offset: twSrcRow},
-		{Name: "dstPlane", Offset: twDstPlane}, {Name: "dstRow", Offset: twDstRow}, {Name: "tap", Offset: twTap}, {Name: "table", Offset: twTable}, {Name: "orders", Offset: twOrders}, {Name: "pixels", Offset: twPixels}, {Name: "groups", Offset: twGroups}, {Name: "srcPlaneAt", Offset: twSrcPlaneAt}, {Name: "dstPlaneAt", Offset: twDstPlaneAt},
+		{Name: "dstPlane", Offset: twDstPlane}, {Name: "dstRow", Offset: twDstRow}, {Name: "tap", Offset: twTap}, {Name: "table", Offset: twTable}, {Name: "orders", Offset: twOrders}, {Name: "pixels", Offset: twPixels}, {Name: "groups", Offset: twGroups}, {Name: "srcPlaneAt", Offset: twSrcPlaneAt}, {Name: "dstPlaneAt", Offset: twDstPlaneAt}, {Name: "last", Offset: twLast},
 	}},
 	{Folder: "conv/geometry", Name: "tapBlock", Fields: []isa.Field{{Name: "src", Offset: tbSrc}, {Name: "dst", Offset: tbDst}, {Name: "lanes", Offset: tbLanes}}},
 	{Folder: "conv/winograd", Name: "transform", Fields: []isa.Field{

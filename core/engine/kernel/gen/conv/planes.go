@@ -259,15 +259,6 @@ func planeCopies(a *isa.Asm) {
 		a.EvensOf(v[0], v[1])
 		a.Move(v[0], to)
 	}, 2, 1, false)
-	planeRows(a, "spreadPlanes", "copies rows to the even elements of rows, with zeros between them. It may read behind a row.", func(from, to, _ operand.Mem, tails *rowTails) {
-		v := a.Vecs(2)
-		a.Move(from, v[0])
-		a.Zero(v[1])
-		a.JoinPairs(v[0], v[1])
-		for i := range v {
-			tails.store(i, v[i], to.Offset(4*a.Lanes*i))
-		}
-	}, 1, 2, true)
 	planeRows(a, "joinPlanes", "copies rows out of frames to the even elements of rows, and those of others to the odd ones. It may read behind a row.", func(from, to, odd operand.Mem, tails *rowTails) {
 		v := a.Vecs(2)
 		a.PREFETCHT2(to.Offset(pages))
