@@ -38,6 +38,10 @@ func BF16From() int {
 	return lastLevelCache
 }
 
+// Converts reports whether an operation works element by element: the processor widens and rounds
+// a few of a half type at a time on the way. See [plan.Options].
+func Converts(o graph.Op) bool { return bind.Elementwise(o) }
+
 // lastLevelCache is that of a common server in bytes.
 const lastLevelCache = 32 << 20
 

@@ -28,6 +28,9 @@ func (l *lowering) fuse() {
 	if l.opt.Train {
 		l.fuseLoss()
 	}
+	if l.opt.Converts != nil {
+		l.fuseCasts()
+	}
 }
 
 // fuseLoss lets the cross-entropy write its gradient in the pass that computes

@@ -47,6 +47,11 @@ type Options struct {
 	// BF16From keeps in float32 what Policy would lower to bfloat16 if all activations are then
 	// fewer bytes than this: for a device that computes in float32 anyway, and whose caches hold them.
 	BF16From int
+
+	// Converts reports the operations that a device computes in float32 from and to tensors of a half type
+	// just as well: casts next to them, whose result nothing else reads, are left out. Nil is none.
+	// It changes no result.
+	Converts func(graph.Op) bool
 }
 
 // Plan is a compiled graph. It is read-only; programs are bound from it.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
+	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 	"github.com/trainctl/trainctl/core/tensor"
 )
@@ -155,7 +156,7 @@ func (k *blocks) piece(at int, o *plan.Operand) (p piece) {
 		}
 		p.inner = shape.Elems() / p.outer / p.n
 	}
-	p.in, p.out = at >= 0, at < 0 || k.s.Train && contains(k.cuts.Moved, at)
+	p.in, p.out = at >= 0, at < 0 || k.s.Train && contains(k.cuts.Moved, at) || at == 0 && leavesSlope(k.s)
 	if grad := o.Place == plan.PlaceGrad; at < 0 && grad && p.from.Half() {
 		p.add = adds(o)
 	} else if at < 0 && grad {
@@ -164,6 +165,9 @@ func (k *blocks) piece(at int, o *plan.Operand) (p piece) {
 	p.sum = at < 0 && !cut
 	return p
 }
+
+// leavesSlope reports whether a step replaces its first input by the slope.
+func leavesSlope(s *plan.Step) bool { return s.KeepSlope && op.Of(s.Op).Name == s.Op }
 
 // bytes is the size of the copy for so many images, say.
 func (p *piece) bytes(count int) int {

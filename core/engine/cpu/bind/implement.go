@@ -81,6 +81,9 @@ func Operations() []graph.Op {
 	return append(slices.Sorted(maps.Keys(implementations)), op.Cast)
 }
 
+// Elementwise reports whether an operation's blocks are ranges of elements.
+func Elementwise(o graph.Op) bool { return implementation(o).Blocks.Along == Elements }
+
 // binding is the function that prepares an operation, nil for an unknown one.
 func binding[T kernel.Float](op graph.Op) func(*Binder[T]) Job {
 	i := implementation(op)
