@@ -109,9 +109,18 @@ func bindLinearGradBias[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	})
 }
 
+// fewPairs reports whether the pairs of a product of bfloat16 take longer to pack than widening takes: those of
+// short sums, and those of weight gradients with few columns.
+func fewPairs(s *plan.Step, n, k int) bool {
+	if s.Op == op.LinearGradWeight {
+		return n < 16
+	}
+	return k < 24
+}
+
 func nativeLinear(s *plan.Step) bind.Native {
 	m, n, k := product(s)
-	if !kernel.HasBF16Products() || !bind.IsBF16(s.In[0]) || !bind.IsBF16(s.In[1]) {
+	if !kernel.HasBF16Products() || !bind.IsBF16(s.In[0]) || !bind.IsBF16(s.In[1]) || fewPairs(s, n, k) {
 		return bind.Native{}
 	}
 	if s.Op == op.LinearGradWeight {
