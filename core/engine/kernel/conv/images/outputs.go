@@ -39,9 +39,12 @@ func (c *pass) laneOuts() (n int) {
 	return n
 }
 
+// mostWeights bounds the weights of a group, which stay there, too.
+const mostWeights = 1 << 18
+
 // fitsOutputs reports whether outputs can be in the lanes: they fill half of the vectors, and what taps see stays near.
 func (c *pass) fitsOutputs() bool {
-	return c.p.StrideH*c.p.StrideW <= mostPhases && 2*c.outs >= c.laneOuts() && (c.grad || c.p.Stride1() || c.p.FitsTaps()) && c.viewElems() <= mostViews
+	return c.p.StrideH*c.p.StrideW <= mostPhases && 2*c.outs >= c.laneOuts() && (c.grad || c.p.Stride1() || c.p.FitsTaps()) && c.weightElems() <= mostWeights && c.viewElems() <= mostViews
 }
 
 // byOutputs is what takesOutputs says of a shape.

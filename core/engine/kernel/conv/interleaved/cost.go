@@ -16,12 +16,13 @@ const (
 	strips                       // of a block of planes
 	calls                        // parts that these are summed in
 	dotCalls                     // of the kernels of weight gradients
+	kept                         // vectors of frames that move from one strip to the next, where the L1 cache does not hold them
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {products: 0.5, dots: 0.538, pairDots: 0.449, sums: 0.6, transposed: 2.4, strips: 62, calls: 15, dotCalls: 51.5},
-	kernel.AVX512: {products: 0.95, dots: 0.928, pairDots: 0.797, sums: 0.2, transposed: 4.1, strips: 34.1, calls: 15, dotCalls: 47.1},
+	kernel.AVX2:   {products: 0.5, dots: 0.538, pairDots: 0.449, sums: 0.6, transposed: 2.4, strips: 62, calls: 15, dotCalls: 51.5, kept: 0.9},
+	kernel.AVX512: {products: 0.95, dots: 0.928, pairDots: 0.797, sums: 0.2, transposed: 4.1, strips: 34.1, calls: 15, dotCalls: 47.1, kept: 1.7},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -31,6 +32,10 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	phases := s.row.stride * s.column.stride
 	t[transposed] = blocks * float64(s.frames*s.inPlane()+s.results*s.outPlane())
 	t[strips] = blocks * float64(s.strips)
+	if frame := s.frames * s.width * s.rows; frame*s.lanes > stripElems { // taps lie so far apart that one row sees more
+		moved := frame - s.frames*s.width*s.strip/s.row.stride*s.row.every
+		t[kept] = blocks * float64((s.strips-1)*max(0, moved))
+	}
 	if work := blocks * float64(s.outPlane()) * taps / float64(phases); d == geometry.ToWeight {
 		t[dotCalls] = t[strips] * float64(s.results/2*dotsCalls(s.taps(), 2)+s.results%2*dotsCalls(s.taps(), 1))
 		t[dots] = work * float64(s.results%2) / float64(s.results)
