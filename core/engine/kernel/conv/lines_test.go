@@ -10,7 +10,11 @@ import (
 // dilations, and paddings from none to one as long as the filter, in images of one row, of one column and of some of both.
 func TestLines(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		var lengths []int
 		for length := 1; length <= 140; length += 1 + length/40 {
+			lengths = append(lengths, length)
+		}
+		for _, length := range append(lengths, 301, 400, 613) { // these are three tiles and more
 			for i, taps := range []int{1, 2, 3, 4, 7, 9, 17, 33} {
 				stride, dilation, pad := 1+(length+i)%2, 1+(length*i)%3, 0
 				if reach := (taps - 1) * dilation; reach > 0 {

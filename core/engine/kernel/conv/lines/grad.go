@@ -9,7 +9,7 @@ import (
 
 // GradInput computes the gradient of x from dy and w, and overwrites dx.
 func (l *Lines) GradInput(dy, w, dx, scratch []float32) {
-	if windowed(geometry.ToInput) {
+	if windowed() {
 		l.windowResults(true, dy, w, nil, dx, scratch)
 		return
 	}
@@ -72,7 +72,7 @@ func (l *Lines) gradPhases(dy, w, dx, scratch []float32) {
 			if call.taps = len(phase.off); call.taps > 0 {
 				call.off, call.weights, call.weightsChannel = &phase.off[0], &phase.weights[c*call.taps], 4*call.taps
 			}
-			runLineTaps(t.lanes, 1, &call)
+			vecLineTaps(&call)
 		}
 		join.Images, join.Rows, join.Dst = 1, channels, &dx[at*l.in]
 		join.Join()
@@ -102,6 +102,28 @@ func (l *Lines) gradPhase(a, zeros int, w []float32, off []int, scratch []float3
 	return phase, rest
 }
 
+// runLineDots adds the sums of so many taps.
+func runLineDots(taps int, t *lineDots) {
+	switch taps {
+	case 1:
+		vecLineDots1(t)
+	case 2:
+		vecLineDots2(t)
+	case 3:
+		vecLineDots3(t)
+	case 4:
+		vecLineDots4(t)
+	case 5:
+		vecLineDots5(t)
+	case 6:
+		vecLineDots6(t)
+	case 7:
+		vecLineDots7(t)
+	case 8:
+		vecLineDots8(t)
+	}
+}
+
 // together is how many images' rows the kernels of weight gradients add up before they add to memory: short rows take less time than the sums.
 func (l *Lines) together() int {
 	const few, most = 256, 8
@@ -111,10 +133,13 @@ func (l *Lines) together() int {
 // WeightSums is the gradient of the weights, [channels][taps], in scratch: all of what other images see through a weight is added up. They are no
 // numbers if x or dy has elements that are none.
 func (l *Lines) WeightSums(x, dy, scratch []float32) []float32 {
+	if windowed() {
+		return l.windowSums(x, dy, scratch)
+	}
 	t, scratch := l.table(l.framed(), true, scratch)
 	n := l.channels * l.taps
 	totals, scratch := scratch[:n], scratch[n:]
-	sums, scratch := scratch[:n*t.lanes], scratch[n*t.lanes:]
+	sums, scratch := scratch[:n*narrow], scratch[n*narrow:]
 	clear(sums)
 	together := l.together()
 	most := min(l.channels, max(1, lineElems/(together*l.in)))
@@ -131,7 +156,7 @@ func (l *Lines) WeightSums(x, dy, scratch []float32) []float32 {
 			t.dots(n, images, c, channels, x, dy, sums, scratch, false)
 		})
 	}
-	geometry.LaneSums(t.lanes, sums, totals)
+	geometry.LaneSums(narrow, sums, totals)
 	return totals
 }
 
@@ -142,7 +167,7 @@ func (t *lineTable) dots(n, images, c, channels int, x, dy, sums, room []float32
 	x = x[at*l.in:]
 	d := lineDots{
 		x: &x[0], dy: &dy[at*l.out], xChannel: 4 * t.xRow, dyChannel: 4 * l.out, tiles: len(t.tiles), table: &t.tiles[0],
-		masks: t.masksFrom(0), images: images, xImage: 4 * l.channels * l.in, dyImage: 4 * l.channels * l.out, sumsChannel: 4 * l.taps * t.lanes,
+		masks: t.masksFrom(0), images: images, xImage: 4 * l.channels * l.in, dyImage: 4 * l.channels * l.out, sumsChannel: 4 * l.taps * narrow,
 	}
 	switch {
 	case t.framed:
@@ -157,9 +182,9 @@ func (t *lineTable) dots(n, images, c, channels int, x, dy, sums, room []float32
 	for first := 0; first < l.taps; {
 		left := l.taps - first
 		taps := kernel.CeilDiv(left, kernel.CeilDiv(left, lineDotTaps))
-		d.off, d.sums = &t.off[first], &sums[(c*l.taps+first)*t.lanes]
-		d.viewMasks, d.channels = 4*(1+first)*t.lanes, channels // which the kernel counts down
-		runLineDots(t.lanes, taps, &d)
+		d.off, d.sums = &t.off[first], &sums[(c*l.taps+first)*narrow]
+		d.viewMasks, d.channels = 4*(1+first)*narrow, channels // which the kernel counts down
+		runLineDots(taps, &d)
 		first += taps
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // Lines is a depthwise convolution of planes of one row, or of one column, with a filter that lies along it. What a tap sees of a row
-// is the row itself, some elements on. Vectors that see no more than the row look at x itself; at the ends of rows masks
+// is the row itself, some elements on. Where vectors have sixteen lanes, windows see it; see window.go. Elsewhere, vectors that see no more than the row look at x itself; at the ends of rows masks
 // leave out what lies beside them. Filters that are long for the rows, and strides of 2, see rows in frames of zeros instead.
 type Lines struct {
 	images, channels int
@@ -58,7 +58,7 @@ type lineDots struct {
 }
 
 const (
-	narrow       = 8       // lanes of the narrowest vectors, which rows of copies are written in
+	narrow       = 8       // lanes of the vectors of kernels without windows, and of copies
 	lineVectors  = 8       // of a tile, at most
 	lineDotTaps  = 8       // whose sums a kernel keeps
 	lineElems    = 1 << 12 // that are worked on at once, of frames or for several groups of taps
@@ -87,25 +87,16 @@ func (l Lines) back() Lines {
 	return l
 }
 
-// lanes is those of vectors that waste little of a row.
-func (l *Lines) lanes() int {
-	wide := kernel.Lanes()
-	if few, many := kernel.CeilDiv(l.out, narrow)*narrow, kernel.CeilDiv(l.out, wide)*wide; l.out >= wide && 7*many <= 8*few {
-		return wide
-	}
-	return narrow
-}
-
 // sees reports whether all taps of a vector from an element of y on see elements of the row.
-func (l *Lines) sees(at, lanes int) bool {
-	return at >= l.pad && at+lanes+(l.taps-1)*l.step-l.pad <= l.in
+func (l *Lines) sees(at int) bool {
+	return at >= l.pad && at+narrow+(l.taps-1)*l.step-l.pad <= l.in
 }
 
 // vectors counts those of a row of y, and those of them that see more than the row.
-func (l *Lines) vectors(lanes int) (all, masked int) {
-	all = kernel.CeilDiv(l.out, lanes)
+func (l *Lines) vectors() (all, masked int) {
+	all = kernel.CeilDiv(l.out, narrow)
 	for v := range all {
-		if !l.sees(min(v*lanes, l.out-lanes), lanes) {
+		if !l.sees(min(v*narrow, l.out-narrow)) {
 			masked++
 		}
 	}
@@ -115,7 +106,7 @@ func (l *Lines) vectors(lanes int) (all, masked int) {
 // framed reports whether rows of x are seen in frames.
 func (l *Lines) framed() bool {
 	const mask, copied, row = 3, 2.5, 8 // products that a mask, a vector of a copy and a row take as long as
-	all, masked := l.vectors(l.lanes())
+	all, masked := l.vectors()
 	return l.stride > 1 || mask*float64(masked*l.taps) > copied*float64(kernel.CeilDiv(l.in, narrow))+row && all > 0
 }
 
@@ -162,7 +153,6 @@ func (f *lineFrame) fill(channels int, x, frame []float32) {
 // lineTable is the tiles of a channel, and what each tap sees.
 type lineTable struct {
 	l      Lines
-	lanes  int
 	framed bool
 	frame  lineFrame
 	xRow   int // elements of what is seen: from a row to the next
@@ -173,14 +163,14 @@ type lineTable struct {
 
 // tableElems is the scratch that a table takes at most.
 func (l *Lines) tableElems() int {
-	all, masked := l.vectors(l.lanes())
+	all, masked := l.vectors()
 	tiles := masked + 3 + kernel.CeilDiv(all, lineVectors)
-	return kernel.Block + tiles*lineTileSize + 2*l.taps + (masked+1)*(l.taps+1)*l.lanes()
+	return kernel.Block + tiles*lineTileSize + 2*l.taps + (masked+1)*(l.taps+1)*narrow
 }
 
 // table lists the tiles in scratch: of results, or of sums, in which no element of y counts twice.
 func (l *Lines) table(framed, sums bool, scratch []float32) (t lineTable, rest []float32) {
-	t = lineTable{l: *l, lanes: l.lanes(), framed: framed, xRow: l.in}
+	t = lineTable{l: *l, framed: framed, xRow: l.in}
 	rest = geometry.Aligned(scratch)
 	t.off = unsafe.Slice((*int)(unsafe.Pointer(&rest[0])), l.taps)
 	rest = rest[2*l.taps:]
@@ -194,11 +184,11 @@ func (l *Lines) table(framed, sums bool, scratch []float32) (t lineTable, rest [
 			t.off[i] = 4 * t.frame.at(i*l.step)
 		}
 	}
-	all, masked := l.vectors(t.lanes)
+	all, masked := l.vectors()
 	n := masked + 3 + kernel.CeilDiv(all, lineVectors)
 	t.tiles = unsafe.Slice((*lineTile)(unsafe.Pointer(&rest[0])), n)[:0]
 	rest = rest[n*lineTileSize:]
-	n = (masked + 1) * (l.taps + 1) * t.lanes
+	n = (masked + 1) * (l.taps + 1) * narrow
 	t.masks, rest = rest[:0:n], rest[n:]
 	t.list(sums)
 	return t, rest
@@ -216,21 +206,21 @@ func (t *lineTable) list(sums bool) {
 		for ; tiles > 0; tiles-- {
 			n := kernel.CeilDiv(count, tiles)
 			t.tiles = append(t.tiles, t.tile(from, n))
-			from, count = from+n*t.lanes, count-n
+			from, count = from+n*narrow, count-n
 		}
 	}
-	for v := range kernel.CeilDiv(l.out, t.lanes) {
-		at := min(v*t.lanes, l.out-t.lanes)
-		if sums && at < v*t.lanes || !t.framed && !l.sees(at, t.lanes) {
+	for v := range kernel.CeilDiv(l.out, narrow) {
+		at := min(v*narrow, l.out-narrow)
+		if sums && at < v*narrow || !t.framed && !l.sees(at) {
 			flush()
 			tile := t.tile(at, 0)
-			tile.masks = 4 * sets * (l.taps + 1) * t.lanes
+			tile.masks = 4 * sets * (l.taps + 1) * narrow
 			t.tiles = append(t.tiles, tile)
-			t.mask(at, v*t.lanes)
+			t.mask(at, v*narrow)
 			sets++
 			continue
 		}
-		if count == 0 || at != from+count*t.lanes {
+		if count == 0 || at != from+count*narrow {
 			flush()
 			from = at
 		}
@@ -256,8 +246,8 @@ func (t *lineTable) mask(at, counted int) {
 
 func (t *lineTable) appendMask(has func(lane int) bool) {
 	n := len(t.masks)
-	t.masks = t.masks[:n+t.lanes]
-	bits := unsafe.Slice((*uint32)(unsafe.Pointer(&t.masks[n])), t.lanes)
+	t.masks = t.masks[:n+narrow]
+	bits := unsafe.Slice((*uint32)(unsafe.Pointer(&t.masks[n])), narrow)
 	clear(bits)
 	for lane := range bits {
 		if has(lane) {
@@ -268,7 +258,7 @@ func (t *lineTable) appendMask(has func(lane int) bool) {
 
 // masksFrom is those of all tiles, but for some before.
 func (t *lineTable) masksFrom(skip int) *float32 {
-	return &t.masks[:cap(t.masks)][skip*t.lanes]
+	return &t.masks[:cap(t.masks)][skip*narrow]
 }
 
 // taps is the call for some channels of an image.
@@ -324,7 +314,7 @@ func (t *lineTable) edges(n, images, most int, edge func(c int), run func(c, cha
 
 // Forward computes y = conv(x, w) + bias; bias may be nil. Scratch has the elements that l.Scratch says.
 func (l *Lines) Forward(x, w, bias, y, scratch []float32) {
-	if windowed(geometry.ToOutput) {
+	if windowed() {
 		l.windowResults(false, x, w, bias, y, scratch)
 		return
 	}
@@ -346,7 +336,7 @@ func (l *Lines) convolve(x, weights, bias, y, scratch []float32) {
 			if bias != nil {
 				call.bias, call.biasNext = &bias[c], 4
 			}
-			runLineTaps(t.lanes, 1, &call)
+			vecLineTaps(&call)
 		}
 		x := x[n*l.channels*plane:]
 		t.edges(n, 1, most, func(c int) {
@@ -366,7 +356,7 @@ func (l *Lines) convolve(x, weights, bias, y, scratch []float32) {
 func (l Lines) Scratch(d geometry.Direction) int {
 	n := l.channels * l.taps
 	switch {
-	case windowed(d):
+	case windowed():
 		return l.windowScratch(d)
 	case d == geometry.ToInput && l.stride > 1:
 		return l.phasesScratch()
@@ -387,25 +377,25 @@ func (l Lines) Scratch(d geometry.Direction) int {
 type Work struct {
 	Rows, FrameRows, FrameVectors float64 // rows, those that are copied to frames, and vectors of these
 	Products, Masked              float64 // vectors of 512 bits multiplied, and vectors multiplied of which a mask leaves some lanes out
-	WindowProducts, WindowLoads   float64 // vectors multiplied after a permutation, and those that are loaded or stored through masks
+	WindowProducts, WindowLoads   float64 // vectors multiplied after a permutation, and those that are loaded or stored
 }
 
 // Work counts what a direction does.
 func (l Lines) Work(d geometry.Direction) (w Work) {
-	if windowed(d) {
+	if windowed() {
 		return l.windowWork(d)
 	}
 	if d == geometry.ToInput && l.stride == 1 {
 		l = l.back()
 	}
-	lanes, rows := l.lanes(), float64(l.images*l.channels)
-	all, masked := l.vectors(lanes)
+	rows := float64(l.images * l.channels)
+	all, masked := l.vectors()
 	w.Rows = rows
 	if l.framed() {
 		w.FrameRows, w.FrameVectors = rows, rows*float64(kernel.CeilDiv(l.in, narrow))
 		masked = 0
 	}
-	w.Products = rows * float64((all-masked)*l.taps*lanes) / kernel.Block
+	w.Products = rows * float64((all-masked)*l.taps*narrow) / kernel.Block
 	w.Masked = rows * float64(masked*l.taps)
 	return w
 }

@@ -44,30 +44,34 @@ type windowGroup struct {
 // windowTile is a run of vectors of a row of results, of each phase. All but their number are bytes; masks is where those of the tile are.
 type windowTile struct{ x, y, vectors, masks int }
 
-// lineWindows is a call of the kernels, for all channels of an image. Steps are bytes.
+// lineWindows is a call of the kernels, for all channels of some images. For weight gradients, y is dy, and weights are sums, [rows][taps][lanes], to which the kernel
+// adds. Steps are bytes.
 type lineWindows struct {
-	x, y              *float32
-	rows              int
-	xRow, yRow        int
-	tiles             int
-	table             *windowTile
-	masks             *uint16
-	groups            int
-	list              *windowGroup
-	orders, pairs     *[kernel.Block]int32
-	weights           *float32
-	weightsRow        int
-	weightNext        int
-	bias              *float32
-	biasRow           int
-	xAt, yAt, left    int // room for the kernel: addresses that it moves on are no pointers
-	weightsAt, biasAt int
-	groupsLeft        int
+	x, y                             *float32
+	rows                             int
+	xRow, yRow                       int
+	images, xImage, yImage           int
+	tiles                            int
+	table                            *windowTile
+	masks                            *uint16
+	groups                           int
+	list                             *windowGroup
+	orders, pairs                    *[kernel.Block]int32
+	weights                          *float32
+	weightsRow                       int
+	weightNext                       int
+	bias                             *float32
+	biasRow                          int
+	xAt, yAt                         int // room for the kernel: addresses that it moves on are no pointers
+	imagesLeft, rowsLeft, groupsLeft int
+	tileAt                           int
 }
 
 const (
-	windowVectors   = 8 // of a tile, at most
-	windowPairs     = 6 // of each phase of one, at most
+	windowVectors   = 8       // of a tile, at most
+	windowPairs     = 6       // of each phase of one, at most
+	windowHead      = 2       // vectors of a window in front of which kernels look at the masks; behind are two of each phase
+	windowElems     = 1 << 12 // of rows of several tiles, or of sums, that are worked on at once: the L1 cache holds them
 	windowTapElems  = int(unsafe.Sizeof(windowTap{})) / 4
 	windowTileElems = int(unsafe.Sizeof(windowTile{})) / 4
 	groupElems      = int(unsafe.Sizeof(windowGroup{})) / 4
@@ -84,8 +88,8 @@ var pairOrders = func() (orders [4][kernel.Block]int32) {
 	return orders
 }()
 
-// windowed reports whether a direction is computed by windows.
-func windowed(d geometry.Direction) bool { return d != geometry.ToWeight && kernel.Wide() }
+// windowed reports whether convolutions are computed by windows.
+func windowed() bool { return kernel.Wide() }
 
 // windowsOf is the convolution that gives y, or, if back, dx, without its tables.
 func (l *Lines) windowsOf(back bool) windows {
@@ -111,11 +115,21 @@ func (w *windows) vectors() int { return kernel.CeilDiv(w.out, w.phases*kernel.B
 // tileCount is how many tiles a row has.
 func (w *windows) tileCount() int { return kernel.CeilDiv(w.vectors(), w.vectorsAtATime) }
 
+// mostTiles is how many it has at most.
+func (w *windows) mostTiles() int { return kernel.CeilDiv(w.vectors(), w.edgeVectors()) }
+
+// edgeVectors is how many a tile has at most of which kernels look at all masks.
+func (w *windows) edgeVectors() int { return windowHead/w.stride + 1 }
+
 // elems is the scratch that tables take.
 func (w *windows) elems() int {
-	tables := w.taps*(windowTapElems+groupElems+kernel.Block) + w.tileCount()*windowTileElems
-	masks := w.taps*w.stride*(w.vectors()+w.tileCount()) + w.phases*w.vectors()
-	return tables + masks/2 + 6*kernel.Block
+	tables := w.taps*(windowTapElems+groupElems+kernel.Block) + w.mostTiles()*windowTileElems
+	return tables + w.mostMasks(w.taps)/2 + 6*kernel.Block
+}
+
+// mostMasks is how many masks tiles of so many groups have at most.
+func (w *windows) mostMasks(groups int) int {
+	return w.stride*groups*(w.vectors()+w.mostTiles()) + w.phases*w.vectors()
 }
 
 // setTables lists taps, groups, tiles and masks in scratch.
@@ -127,15 +141,18 @@ func (w *windows) setTables(l *Lines, back bool, scratch []float32) (rest []floa
 	rest = geometry.Aligned(rest[w.taps*windowTapElems:])
 	w.groups = unsafe.Slice((*windowGroup)(unsafe.Pointer(&rest[0])), w.taps)[:0]
 	rest = geometry.Aligned(rest[w.taps*groupElems:])
-	w.tiles = unsafe.Slice((*windowTile)(unsafe.Pointer(&rest[0])), w.tileCount())[:0]
-	rest = rest[w.tileCount()*windowTileElems:]
+	w.tiles = unsafe.Slice((*windowTile)(unsafe.Pointer(&rest[0])), w.mostTiles())
+	rest = rest[len(w.tiles)*windowTileElems:]
 	l.windowTaps(back, w.list)
 	for first := 0; first < len(w.list); {
 		first += w.group(w.list[first:])
 	}
-	most := w.stride*len(w.groups)*(w.vectors()+w.tileCount()) + w.phases*w.vectors()
-	w.masks = unsafe.Slice((*uint16)(unsafe.Pointer(&rest[0])), most)[:0]
-	w.tile()
+	most := w.mostMasks(len(w.groups))
+	w.masks = unsafe.Slice((*uint16)(unsafe.Pointer(&rest[0])), most)
+	if w.tile(); !w.edged() {
+		w.vectorsAtATime = w.edgeVectors()
+		w.tile()
+	}
 	return geometry.Aligned(rest[kernel.CeilDiv(most, 2):])
 }
 
@@ -196,19 +213,35 @@ func orderFrom(shift int) (order [kernel.Block]int32) {
 
 // tile lists the tiles of a row, and their masks.
 func (w *windows) tile() {
+	w.tiles, w.masks = w.tiles[:0], w.masks[:0]
 	for tiles, at, left := w.tileCount(), 0, w.vectors(); tiles > 0; tiles-- {
 		n := kernel.CeilDiv(left, tiles)
 		w.tiles = append(w.tiles, windowTile{x: 4 * w.stride * at, y: 4 * w.phases * at, vectors: n, masks: 2 * len(w.masks)})
+		for i := range w.phases * n {
+			w.masks = append(w.masks, lanesInside(w.phases*at+i*kernel.Block, w.out))
+		}
 		for _, g := range w.groups {
 			for i := range w.stride * (n + 1) {
 				w.masks = append(w.masks, lanesInside(w.stride*at+g.x/4+i*kernel.Block, w.in))
 			}
 		}
-		for i := range w.phases * n {
-			w.masks = append(w.masks, lanesInside(w.phases*at+i*kernel.Block, w.out))
-		}
 		at, left = at+n*kernel.Block, left-n
 	}
+}
+
+// edged reports whether all vectors that are read lie inside a row, but for those at the edges of windows, of which kernels look at the masks.
+func (w *windows) edged() bool {
+	for _, t := range w.tiles {
+		masks, n := w.masks[t.masks/2+w.phases*t.vectors:], w.stride*(t.vectors+1)
+		for g := range w.groups {
+			for _, mask := range masks[g*n:][:n][min(n, windowHead):max(windowHead, n-2*w.stride)] {
+				if mask != 1<<kernel.Block-1 {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // lanesInside is the mask of the lanes of a vector that lie in a row of so many elements, if lane 0 is element at.
@@ -217,26 +250,94 @@ func lanesInside(at, row int) uint16 {
 	return uint16(1<<to - 1<<min(from, to))
 }
 
+// call is that for some rows of some images from n on.
+func (w *windows) call(n, images, row, rows int, x, y []float32) lineWindows {
+	return lineWindows{
+		x: &x[(n*w.channels+row)*w.in], y: &y[(n*w.channels+row)*w.out], rows: rows, xRow: 4 * w.in, yRow: 4 * w.out,
+		images: images, xImage: 4 * w.channels * w.in, yImage: 4 * w.channels * w.out, tiles: len(w.tiles), table: &w.tiles[0],
+		masks: &w.masks[0], groups: len(w.groups), list: &w.groups[0], orders: &w.orders[:1][0], pairs: &pairOrders[0],
+	}
+}
+
+// atOnce is how many rows of how many images a call takes: of several tiles as many as the L1 cache holds.
+func (w *windows) atOnce(images, rows int) (int, int) {
+	if len(w.tiles) == 1 {
+		return images, rows
+	}
+	fit := max(1, windowElems/(w.in+w.out))
+	rows = min(rows, fit)
+	return min(images, max(1, fit/rows)), rows
+}
+
 // windowResults computes y from x, or, if back, dx from dy.
 func (l *Lines) windowResults(back bool, x, weights, bias, y, scratch []float32) {
 	w := l.windowsOf(back)
 	w.setTables(l, back, scratch)
-	for n := range l.images {
-		t := lineWindows{
-			x: &x[n*w.channels*w.in], y: &y[n*w.channels*w.out], rows: w.channels, xRow: 4 * w.in, yRow: 4 * w.out, tiles: len(w.tiles), table: &w.tiles[0],
-			masks: &w.masks[0], groups: len(w.groups), list: &w.groups[0], orders: &w.orders[:1][0], pairs: &pairOrders[0],
-			weights: &weights[0], weightsRow: 4 * w.taps, weightNext: w.weightNext, bias: &geometry.NoBias[0],
+	images, rows := w.atOnce(l.images, w.channels)
+	for n := 0; n < l.images; n += images {
+		for row := 0; row < w.channels; row += rows {
+			t := w.call(n, min(images, l.images-n), row, min(rows, w.channels-row), x, y)
+			t.weights, t.weightsRow, t.weightNext, t.bias = &weights[row*w.taps], 4*w.taps, w.weightNext, &geometry.NoBias[0]
+			if bias != nil {
+				t.bias, t.biasRow = &bias[row], 4
+			}
+			switch {
+			case w.stride > 1:
+				vecLineWindowsStrided(&t)
+			case w.phases > 1:
+				vecLineWindowsPhases(&t)
+			default:
+				vecLineWindows(&t)
+			}
 		}
-		if bias != nil {
-			t.bias, t.biasRow = &bias[0], 4
+	}
+}
+
+// summed is how many rows are summed at a time: their sums stay in the L1 cache.
+func (w *windows) summed() int { return min(w.channels, max(1, windowElems/(w.taps*kernel.Block))) }
+
+// windowSums is WeightSums.
+func (l *Lines) windowSums(x, dy, scratch []float32) []float32 {
+	w := l.windowsOf(false)
+	scratch = w.setTables(l, false, scratch)
+	sums, scratch := scratch[:w.summed()*w.taps*kernel.Block], scratch[w.summed()*w.taps*kernel.Block:]
+	ordered, totals := scratch[:w.summed()*w.taps], scratch[w.summed()*w.taps:][:w.channels*w.taps]
+	for first := 0; first < w.channels; first += w.summed() {
+		n := min(w.summed(), w.channels-first)
+		w.sum(first, n, x, dy, sums[:n*w.taps*kernel.Block])
+		geometry.LaneSums(kernel.Block, sums[:n*w.taps*kernel.Block], ordered[:n*w.taps])
+		w.reorder(ordered[:n*w.taps], totals[first*w.taps:])
+	}
+	return totals
+}
+
+// sum puts the sums of some channels from a first one on into lanes.
+func (w *windows) sum(first, channels int, x, dy, lanes []float32) {
+	clear(lanes)
+	images, rows := w.atOnce(len(x)/(w.channels*w.in), channels)
+	for n := 0; n*w.channels*w.in < len(x); n += images {
+		for row := 0; row < channels; row += rows {
+			t := w.call(n, min(images, len(x)/(w.channels*w.in)-n), first+row, min(rows, channels-row), x, dy)
+			if t.weights = &lanes[row*w.taps*kernel.Block]; w.stride > 1 {
+				vecLineWindowDotsStrided(&t)
+			} else {
+				vecLineWindowDots(&t)
+			}
 		}
-		switch {
-		case w.stride > 1:
-			vecLineWindowsStrided(&t)
-		case w.phases > 1:
-			vecLineWindowsPhases(&t)
-		default:
-			vecLineWindows(&t)
+	}
+}
+
+// reorder copies sums of weights, in the order that kernels meet their taps in, to their places.
+func (w *windows) reorder(from, to []float32) {
+	for row := 0; row < len(from); row += w.taps {
+		i := row
+		for _, g := range w.groups {
+			for p, taps := range g.taps {
+				for tap := range taps {
+					to[row+(g.weights[p]+tap*w.weightNext)/4] = from[i]
+					i++
+				}
+			}
 		}
 	}
 }
@@ -244,7 +345,11 @@ func (l *Lines) windowResults(back bool, x, weights, bias, y, scratch []float32)
 // windowScratch is the elements of scratch that a direction needs.
 func (l *Lines) windowScratch(d geometry.Direction) int {
 	w := l.windowsOf(d == geometry.ToInput)
-	return w.elems()
+	n := w.elems()
+	if d == geometry.ToWeight {
+		n += w.summed()*w.taps*(kernel.Block+1) + w.channels*w.taps
+	}
+	return n
 }
 
 // windowWork is Work.
@@ -253,5 +358,8 @@ func (l *Lines) windowWork(d geometry.Direction) Work {
 	groups := min(l.taps, kernel.CeilDiv((l.taps-1)*l.step+1, l.stride*(kernel.Block+1)))
 	rows, vectors := float64(l.images*l.channels), w.vectors()
 	loads := w.stride*groups*(vectors+w.tileCount()) + w.phases*vectors
+	if d == geometry.ToWeight {
+		loads += l.taps * w.tileCount() // sums
+	}
 	return Work{Rows: rows, WindowProducts: rows * float64(vectors*l.taps), WindowLoads: rows * float64(loads)}
 }

@@ -2,6 +2,51 @@
 
 package lines
 
+// vecLineTaps convolves rows of channels.
+func vecLineTaps(lineTaps *lineTaps) {
+	lineTapsAVX2(lineTaps)
+}
+
+// vecLineDots1 adds the products of dy with what 1 taps see of x.
+func vecLineDots1(lineDots *lineDots) {
+	lineDots1AVX2(lineDots)
+}
+
+// vecLineDots2 adds the products of dy with what 2 taps see of x.
+func vecLineDots2(lineDots *lineDots) {
+	lineDots2AVX2(lineDots)
+}
+
+// vecLineDots3 adds the products of dy with what 3 taps see of x.
+func vecLineDots3(lineDots *lineDots) {
+	lineDots3AVX2(lineDots)
+}
+
+// vecLineDots4 adds the products of dy with what 4 taps see of x.
+func vecLineDots4(lineDots *lineDots) {
+	lineDots4AVX2(lineDots)
+}
+
+// vecLineDots5 adds the products of dy with what 5 taps see of x.
+func vecLineDots5(lineDots *lineDots) {
+	lineDots5AVX2(lineDots)
+}
+
+// vecLineDots6 adds the products of dy with what 6 taps see of x.
+func vecLineDots6(lineDots *lineDots) {
+	lineDots6AVX2(lineDots)
+}
+
+// vecLineDots7 adds the products of dy with what 7 taps see of x.
+func vecLineDots7(lineDots *lineDots) {
+	lineDots7AVX2(lineDots)
+}
+
+// vecLineDots8 adds the products of dy with what 8 taps see of x.
+func vecLineDots8(lineDots *lineDots) {
+	lineDots8AVX2(lineDots)
+}
+
 // vecLineWindows convolves rows.
 func vecLineWindows(lineWindows *lineWindows) {
 	lineWindowsAVX512(lineWindows)
@@ -15,4 +60,14 @@ func vecLineWindowsStrided(lineWindows *lineWindows) {
 // vecLineWindowsPhases convolves rows to the even elements of results, and to the odd ones.
 func vecLineWindowsPhases(lineWindows *lineWindows) {
 	lineWindowsPhasesAVX512(lineWindows)
+}
+
+// vecLineWindowDots adds the products of dy and x for each tap, [row][tap][lane].
+func vecLineWindowDots(lineWindows *lineWindows) {
+	lineWindowDotsAVX512(lineWindows)
+}
+
+// vecLineWindowDotsStrided adds the products of dy and x for each tap, [row][tap][lane], with stride 2.
+func vecLineWindowDotsStrided(lineWindows *lineWindows) {
+	lineWindowDotsStridedAVX512(lineWindows)
 }

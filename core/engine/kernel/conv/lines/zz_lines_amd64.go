@@ -2,10 +2,10 @@
 
 package lines
 
-// lineTaps1AVX2 convolves rows of channels.
+// lineTapsAVX2 convolves rows of channels.
 //
 //go:noescape
-func lineTaps1AVX2(lineTaps *lineTaps)
+func lineTapsAVX2(lineTaps *lineTaps)
 
 // lineDots1AVX2 adds the products of dy with what 1 taps see of x.
 //
@@ -46,48 +46,3 @@ func lineDots7AVX2(lineDots *lineDots)
 //
 //go:noescape
 func lineDots8AVX2(lineDots *lineDots)
-
-// lineTaps1AVX512 convolves rows of channels.
-//
-//go:noescape
-func lineTaps1AVX512(lineTaps *lineTaps)
-
-// lineDots1AVX512 adds the products of dy with what 1 taps see of x.
-//
-//go:noescape
-func lineDots1AVX512(lineDots *lineDots)
-
-// lineDots2AVX512 adds the products of dy with what 2 taps see of x.
-//
-//go:noescape
-func lineDots2AVX512(lineDots *lineDots)
-
-// lineDots3AVX512 adds the products of dy with what 3 taps see of x.
-//
-//go:noescape
-func lineDots3AVX512(lineDots *lineDots)
-
-// lineDots4AVX512 adds the products of dy with what 4 taps see of x.
-//
-//go:noescape
-func lineDots4AVX512(lineDots *lineDots)
-
-// lineDots5AVX512 adds the products of dy with what 5 taps see of x.
-//
-//go:noescape
-func lineDots5AVX512(lineDots *lineDots)
-
-// lineDots6AVX512 adds the products of dy with what 6 taps see of x.
-//
-//go:noescape
-func lineDots6AVX512(lineDots *lineDots)
-
-// lineDots7AVX512 adds the products of dy with what 7 taps see of x.
-//
-//go:noescape
-func lineDots7AVX512(lineDots *lineDots)
-
-// lineDots8AVX512 adds the products of dy with what 8 taps see of x.
-//
-//go:noescape
-func lineDots8AVX512(lineDots *lineDots)

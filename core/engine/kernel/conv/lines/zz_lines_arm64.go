@@ -2,10 +2,10 @@
 
 package lines
 
-// lineTaps1NEON convolves rows of channels.
+// lineTapsNEON convolves rows of channels.
 //
 //go:noescape
-func lineTaps1NEON(lineTaps *lineTaps)
+func lineTapsNEON(lineTaps *lineTaps)
 
 // lineDots1NEON adds the products of dy with what 1 taps see of x.
 //

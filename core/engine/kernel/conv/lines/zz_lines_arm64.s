@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func lineTaps1NEON(lineTaps *lineTaps)
-TEXT ·lineTaps1NEON(SB), NOSPLIT, $0-8
+// func lineTapsNEON(lineTaps *lineTaps)
+TEXT ·lineTapsNEON(SB), NOSPLIT, $0-8
 	MOVD	lineTaps+0(FP), R8
 	MOVD	0(R8), R0
 	MOVD	R0, 112(R8)

@@ -16,3 +16,13 @@ func lineWindowsStridedAVX512(lineWindows *lineWindows)
 //
 //go:noescape
 func lineWindowsPhasesAVX512(lineWindows *lineWindows)
+
+// lineWindowDotsAVX512 adds the products of dy and x for each tap, [row][tap][lane].
+//
+//go:noescape
+func lineWindowDotsAVX512(lineWindows *lineWindows)
+
+// lineWindowDotsStridedAVX512 adds the products of dy and x for each tap, [row][tap][lane], with stride 2.
+//
+//go:noescape
+func lineWindowDotsStridedAVX512(lineWindows *lineWindows)

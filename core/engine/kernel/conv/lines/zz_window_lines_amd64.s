@@ -3,185 +3,262 @@
 #include "textflag.h"
 
 // func lineWindowsAVX512(lineWindows *lineWindows)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·lineWindowsAVX512(SB), NOSPLIT, $0-8
 	MOVQ lineWindows+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 136(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 144(AX)
-	MOVQ 96(AX), CX
-	MOVQ CX, 160(AX)
-	MOVQ 120(AX), CX
-	MOVQ CX, 168(AX)
-
-row:
-	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
-	MOVQ 48(AX), CX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ         136(AX), DX
-	MOVQ         56(AX), BX
-	ADDQ         (CX), DX
-	ADDQ         24(CX), BX
-	MOVQ         16(CX), SI
-	CMPQ         SI, $0x05
-	JGE          from5
-	CMPQ         SI, $0x03
-	JGE          from3
-	CMPQ         SI, $0x02
-	JGE          from2
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ  200(AX), CX
+	MOVQ  (AX), DX
+	MOVQ  8(AX), BX
+	MOVQ  80(AX), SI
+	ADDQ  (CX), DX
+	ADDQ  8(CX), BX
+	ADDQ  24(CX), SI
+	MOVQ  DX, 160(AX)
+	MOVQ  BX, 168(AX)
+	MOVQ  40(AX), DX
+	MOVQ  DX, 176(AX)
+	MOVQ  16(CX), CX
+	CMPQ  CX, $0x05
+	JGE   from5
+	CMPQ  CX, $0x03
+	JGE   from3
+	CMPQ  CX, $0x02
+	JGE   from2
+	KMOVW (SI), K1
+	ADDQ  $0x02, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf1:
+	VBROADCASTSS (DI), Z0
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf1
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
 
 groupOf1:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z1
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z2
-	ADDQ         $0x04, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z3
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z1
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z2
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z3
 	VFMADD231PS  Z1, Z3, Z0
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of1Done
 
 list0Of1:
-	VBROADCASTSS (R9), Z3
-	VMOVUPS      (DI), Z4
+	VMOVUPS      (R9), Z4
+	VBROADCASTSS (R12), Z3
 	VMOVAPS      Z4, Z4
 	VPERMI2PS    Z2, Z1, Z4
 	VFMADD231PS  Z4, Z3, Z0
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of1
 
 list0Of1Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf1
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf1
+	ADDQ  $0x04, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	JMP   groupOf1
+
+groupsDoneOf1:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, K1, (DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf1
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf1
+	JMP        tileDone
 
 from2:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 2(SI), K1
+	ADDQ  $0x04, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf2
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        4(R10), K4
 
 groupOf2:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z2
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z3
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z4
-	ADDQ         $0x06, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z5
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z2
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z3
+	PREFETCHT0   2176(R11)
+	VMOVUPS.Z    128(R11), K4, Z4
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z5
 	VFMADD231PS  Z2, Z5, Z0
 	VFMADD231PS  Z3, Z5, Z1
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of2Done
 
 list0Of2:
-	VBROADCASTSS (R9), Z5
-	VMOVUPS      (DI), Z6
+	VMOVUPS      (R9), Z6
+	VBROADCASTSS (R12), Z5
 	VMOVAPS      Z6, Z7
 	VPERMI2PS    Z3, Z2, Z7
 	VFMADD231PS  Z7, Z5, Z0
 	VMOVAPS      Z6, Z6
 	VPERMI2PS    Z4, Z3, Z6
 	VFMADD231PS  Z6, Z5, Z1
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of2
 
 list0Of2Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf2
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf2
+	ADDQ  $0x06, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 4(R10), K4
+	JMP   groupOf2
+
+groupsDoneOf2:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, K1, 64(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf2
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf2
+	JMP        tileDone
 
 from3:
-	CMPQ         SI, $0x04
-	JGE          from4
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x04
+	JGE   from4
+	KMOVW 4(SI), K1
+	ADDQ  $0x06, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+	KMOVW 6(SI), K5
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf3
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        4(R10), K4
+	KMOVW        6(R10), K5
 
 groupOf3:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z3
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z4
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z5
-	MOVQ         88(AX), R9
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z6
-	ADDQ         $0x08, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z7
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z3
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z4
+	PREFETCHT0   2176(R11)
+	VMOVUPS.Z    128(R11), K4, Z5
+	PREFETCHT0   2240(R11)
+	VMOVUPS.Z    192(R11), K5, Z6
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z7
 	VFMADD231PS  Z3, Z7, Z0
 	VFMADD231PS  Z4, Z7, Z1
 	VFMADD231PS  Z5, Z7, Z2
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of3Done
 
 list0Of3:
-	VBROADCASTSS (R9), Z7
-	VMOVUPS      (DI), Z8
+	VMOVUPS      (R9), Z8
+	VBROADCASTSS (R12), Z7
 	VMOVAPS      Z8, Z9
 	VPERMI2PS    Z4, Z3, Z9
 	VFMADD231PS  Z9, Z7, Z0
@@ -191,71 +268,105 @@ list0Of3:
 	VMOVAPS      Z8, Z8
 	VPERMI2PS    Z6, Z5, Z8
 	VFMADD231PS  Z8, Z7, Z2
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of3
 
 list0Of3Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf3
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf3
+	ADDQ  $0x08, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 4(R10), K4
+	KMOVW 6(R10), K5
+	JMP   groupOf3
+
+groupsDoneOf3:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, K1, 128(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf3
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf3
+	JMP        tileDone
 
 from4:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 6(SI), K1
+	ADDQ  $0x08, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 6(SI), K4
+	KMOVW 8(SI), K5
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf4:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf4
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        6(R10), K4
+	KMOVW        8(R10), K5
 
 groupOf4:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z4
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z5
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z6
-	MOVQ         88(AX), R9
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z7
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z8
-	ADDQ         $0x0a, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z9
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z4
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z5
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z6
+	PREFETCHT0   2240(R11)
+	VMOVUPS.Z    192(R11), K4, Z7
+	PREFETCHT0   2304(R11)
+	VMOVUPS.Z    256(R11), K5, Z8
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z9
 	VFMADD231PS  Z4, Z9, Z0
 	VFMADD231PS  Z5, Z9, Z1
 	VFMADD231PS  Z6, Z9, Z2
 	VFMADD231PS  Z7, Z9, Z3
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of4Done
 
 list0Of4:
-	VBROADCASTSS (R9), Z9
-	VMOVUPS      (DI), Z10
+	VMOVUPS      (R9), Z10
+	VBROADCASTSS (R12), Z9
 	VMOVAPS      Z10, Z11
 	VPERMI2PS    Z5, Z4, Z11
 	VFMADD231PS  Z11, Z9, Z0
@@ -268,82 +379,115 @@ list0Of4:
 	VMOVAPS      Z10, Z10
 	VPERMI2PS    Z8, Z7, Z10
 	VFMADD231PS  Z10, Z9, Z3
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of4
 
 list0Of4Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf4
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf4
+	ADDQ  $0x0a, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 6(R10), K4
+	KMOVW 8(R10), K5
+	JMP   groupOf4
+
+groupsDoneOf4:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, K1, 192(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf4
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf4
+	JMP        tileDone
 
 from5:
-	CMPQ         SI, $0x07
-	JGE          from7
-	CMPQ         SI, $0x06
-	JGE          from6
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x07
+	JGE   from7
+	CMPQ  CX, $0x06
+	JGE   from6
+	KMOVW 8(SI), K1
+	ADDQ  $0x0a, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 8(SI), K4
+	KMOVW 10(SI), K5
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf5:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
 	VMOVAPS      Z0, Z4
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf5
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        8(R10), K4
+	KMOVW        10(R10), K5
 
 groupOf5:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z5
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z6
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z7
-	MOVQ         88(AX), R9
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z8
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z9
-	MOVQ         88(AX), R9
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z10
-	ADDQ         $0x0c, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z11
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z5
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z6
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z7
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z8
+	PREFETCHT0   2304(R11)
+	VMOVUPS.Z    256(R11), K4, Z9
+	PREFETCHT0   2368(R11)
+	VMOVUPS.Z    320(R11), K5, Z10
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z11
 	VFMADD231PS  Z5, Z11, Z0
 	VFMADD231PS  Z6, Z11, Z1
 	VFMADD231PS  Z7, Z11, Z2
 	VFMADD231PS  Z8, Z11, Z3
 	VFMADD231PS  Z9, Z11, Z4
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of5Done
 
 list0Of5:
-	VBROADCASTSS (R9), Z11
-	VMOVUPS      (DI), Z12
+	VMOVUPS      (R9), Z12
+	VBROADCASTSS (R12), Z11
 	VMOVAPS      Z12, Z13
 	VPERMI2PS    Z6, Z5, Z13
 	VFMADD231PS  Z13, Z11, Z0
@@ -359,85 +503,117 @@ list0Of5:
 	VMOVAPS      Z12, Z12
 	VPERMI2PS    Z10, Z9, Z12
 	VFMADD231PS  Z12, Z11, Z4
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of5
 
 list0Of5Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf5
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	KMOVW   8(BX), K1
-	VMOVUPS Z4, K1, 256(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf5
+	ADDQ  $0x0c, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 8(R10), K4
+	KMOVW 10(R10), K5
+	JMP   groupOf5
+
+groupsDoneOf5:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, 192(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z4, K1, 256(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf5
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf5
+	JMP        tileDone
 
 from6:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 10(SI), K1
+	ADDQ  $0x0c, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 10(SI), K4
+	KMOVW 12(SI), K5
+
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf6:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
 	VMOVAPS      Z0, Z4
 	VMOVAPS      Z0, Z5
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf6
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        10(R10), K4
+	KMOVW        12(R10), K5
 
 groupOf6:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z6
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z7
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z8
-	MOVQ         88(AX), R9
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z9
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z10
-	MOVQ         88(AX), R9
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z11
-	MOVQ         88(AX), R9
-	KMOVW        12(BX), K1
-	VMOVUPS.Z    384(R8), K1, Z12
-	ADDQ         $0x0e, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z13
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z6
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z7
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z8
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z9
+	PREFETCHT0   2304(R11)
+	VMOVUPS      256(R11), Z10
+	PREFETCHT0   2368(R11)
+	VMOVUPS.Z    320(R11), K4, Z11
+	PREFETCHT0   2432(R11)
+	VMOVUPS.Z    384(R11), K5, Z12
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z13
 	VFMADD231PS  Z6, Z13, Z0
 	VFMADD231PS  Z7, Z13, Z1
 	VFMADD231PS  Z8, Z13, Z2
 	VFMADD231PS  Z9, Z13, Z3
 	VFMADD231PS  Z10, Z13, Z4
 	VFMADD231PS  Z11, Z13, Z5
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of6Done
 
 list0Of6:
-	VBROADCASTSS (R9), Z13
-	VMOVUPS      (DI), Z14
+	VMOVUPS      (R9), Z14
+	VBROADCASTSS (R12), Z13
 	VMOVAPS      Z14, Z15
 	VPERMI2PS    Z7, Z6, Z15
 	VFMADD231PS  Z15, Z13, Z0
@@ -456,80 +632,111 @@ list0Of6:
 	VMOVAPS      Z14, Z14
 	VPERMI2PS    Z12, Z11, Z14
 	VFMADD231PS  Z14, Z13, Z5
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of6
 
 list0Of6Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf6
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	KMOVW   8(BX), K1
-	VMOVUPS Z4, K1, 256(DX)
-	KMOVW   10(BX), K1
-	VMOVUPS Z5, K1, 320(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf6
+	ADDQ  $0x0e, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 10(R10), K4
+	KMOVW 12(R10), K5
+	JMP   groupOf6
+
+groupsDoneOf6:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, 192(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z4, 256(DX)
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z5, K1, 320(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf6
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf6
+	JMP        tileDone
 
 from7:
-	CMPQ         SI, $0x08
-	JGE          from8
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x08
+	JGE   from8
+	KMOVW 12(SI), K1
+	ADDQ  $0x0e, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 12(SI), K4
+	KMOVW 14(SI), K5
+
+imageOf7:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf7:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
 	VMOVAPS      Z0, Z4
 	VMOVAPS      Z0, Z5
 	VMOVAPS      Z0, Z6
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf7
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        12(R10), K4
+	KMOVW        14(R10), K5
 
 groupOf7:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z7
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z8
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z9
-	MOVQ         88(AX), R9
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z10
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z11
-	MOVQ         88(AX), R9
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z12
-	MOVQ         88(AX), R9
-	KMOVW        12(BX), K1
-	VMOVUPS.Z    384(R8), K1, Z13
-	MOVQ         88(AX), R9
-	KMOVW        14(BX), K1
-	VMOVUPS.Z    448(R8), K1, Z14
-	ADDQ         $0x10, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z15
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z7
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z8
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z9
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z10
+	PREFETCHT0   2304(R11)
+	VMOVUPS      256(R11), Z11
+	PREFETCHT0   2368(R11)
+	VMOVUPS      320(R11), Z12
+	PREFETCHT0   2432(R11)
+	VMOVUPS.Z    384(R11), K4, Z13
+	PREFETCHT0   2496(R11)
+	VMOVUPS.Z    448(R11), K5, Z14
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z15
 	VFMADD231PS  Z7, Z15, Z0
 	VFMADD231PS  Z8, Z15, Z1
 	VFMADD231PS  Z9, Z15, Z2
@@ -537,13 +744,13 @@ groupOf7:
 	VFMADD231PS  Z11, Z15, Z4
 	VFMADD231PS  Z12, Z15, Z5
 	VFMADD231PS  Z13, Z15, Z6
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of7Done
 
 list0Of7:
-	VBROADCASTSS (R9), Z15
-	VMOVUPS      (DI), Z16
+	VMOVUPS      (R9), Z16
+	VBROADCASTSS (R12), Z15
 	VMOVAPS      Z16, Z17
 	VPERMI2PS    Z8, Z7, Z17
 	VFMADD231PS  Z17, Z15, Z0
@@ -565,36 +772,69 @@ list0Of7:
 	VMOVAPS      Z16, Z16
 	VPERMI2PS    Z14, Z13, Z16
 	VFMADD231PS  Z16, Z15, Z6
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of7
 
 list0Of7Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf7
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	KMOVW   8(BX), K1
-	VMOVUPS Z4, K1, 256(DX)
-	KMOVW   10(BX), K1
-	VMOVUPS Z5, K1, 320(DX)
-	KMOVW   12(BX), K1
-	VMOVUPS Z6, K1, 384(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf7
+	ADDQ  $0x10, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 12(R10), K4
+	KMOVW 14(R10), K5
+	JMP   groupOf7
+
+groupsDoneOf7:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, 192(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z4, 256(DX)
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z5, 320(DX)
+	PREFETCHT0 2432(DX)
+	VMOVUPS    Z6, K1, 384(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf7
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf7
+	JMP        tileDone
 
 from8:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 14(SI), K1
+	ADDQ  $0x10, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 14(SI), K4
+	KMOVW 16(SI), K5
+
+imageOf8:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf8:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
@@ -602,47 +842,44 @@ from8:
 	VMOVAPS      Z0, Z5
 	VMOVAPS      Z0, Z6
 	VMOVAPS      Z0, Z7
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf8
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        14(R10), K4
+	KMOVW        16(R10), K5
 
 groupOf8:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z8
-	MOVQ         88(AX), R9
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z9
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z10
-	MOVQ         88(AX), R9
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z11
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z12
-	MOVQ         88(AX), R9
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z13
-	MOVQ         88(AX), R9
-	KMOVW        12(BX), K1
-	VMOVUPS.Z    384(R8), K1, Z14
-	MOVQ         88(AX), R9
-	KMOVW        14(BX), K1
-	VMOVUPS.Z    448(R8), K1, Z15
-	MOVQ         88(AX), R9
-	KMOVW        16(BX), K1
-	VMOVUPS.Z    512(R8), K1, Z16
-	ADDQ         $0x12, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z17
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z8
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z9
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z10
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z11
+	PREFETCHT0   2304(R11)
+	VMOVUPS      256(R11), Z12
+	PREFETCHT0   2368(R11)
+	VMOVUPS      320(R11), Z13
+	PREFETCHT0   2432(R11)
+	VMOVUPS      384(R11), Z14
+	PREFETCHT0   2496(R11)
+	VMOVUPS.Z    448(R11), K4, Z15
+	PREFETCHT0   2560(R11)
+	VMOVUPS.Z    512(R11), K5, Z16
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z17
 	VFMADD231PS  Z8, Z17, Z0
 	VFMADD231PS  Z9, Z17, Z1
 	VFMADD231PS  Z10, Z17, Z2
@@ -651,13 +888,13 @@ groupOf8:
 	VFMADD231PS  Z13, Z17, Z5
 	VFMADD231PS  Z14, Z17, Z6
 	VFMADD231PS  Z15, Z17, Z7
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of8Done
 
 list0Of8:
-	VBROADCASTSS (R9), Z17
-	VMOVUPS      (DI), Z18
+	VMOVUPS      (R9), Z18
+	VBROADCASTSS (R12), Z17
 	VMOVAPS      Z18, Z19
 	VPERMI2PS    Z9, Z8, Z19
 	VFMADD231PS  Z19, Z17, Z0
@@ -682,1098 +919,1431 @@ list0Of8:
 	VMOVAPS      Z18, Z18
 	VPERMI2PS    Z16, Z15, Z18
 	VFMADD231PS  Z18, Z17, Z7
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of8
 
 list0Of8Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf8
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	KMOVW   8(BX), K1
-	VMOVUPS Z4, K1, 256(DX)
-	KMOVW   10(BX), K1
-	VMOVUPS Z5, K1, 320(DX)
-	KMOVW   12(BX), K1
-	VMOVUPS Z6, K1, 384(DX)
-	KMOVW   14(BX), K1
-	VMOVUPS Z7, K1, 448(DX)
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf8
+	ADDQ  $0x12, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 14(R10), K4
+	KMOVW 16(R10), K5
+	JMP   groupOf8
+
+groupsDoneOf8:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, 192(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z4, 256(DX)
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z5, 320(DX)
+	PREFETCHT0 2432(DX)
+	VMOVUPS    Z6, 384(DX)
+	PREFETCHT0 2496(DX)
+	VMOVUPS    Z7, K1, 448(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf8
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf8
 
 tileDone:
-	ADDQ $0x20, CX
-	DECQ 152(AX)
+	ADDQ $0x20, 200(AX)
+	DECQ 64(AX)
 	JNZ  tile
-	MOVQ 24(AX), CX
-	ADDQ CX, 136(AX)
-	MOVQ 32(AX), CX
-	ADDQ CX, 144(AX)
-	MOVQ 104(AX), CX
-	ADDQ CX, 160(AX)
-	MOVQ 128(AX), CX
-	ADDQ CX, 168(AX)
-	DECQ 16(AX)
-	JNZ  row
 	VZEROUPPER
 	RET
 
 // func lineWindowsStridedAVX512(lineWindows *lineWindows)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·lineWindowsStridedAVX512(SB), NOSPLIT, $0-8
 	MOVQ lineWindows+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 136(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 144(AX)
-	MOVQ 96(AX), CX
-	MOVQ CX, 160(AX)
-	MOVQ 120(AX), CX
-	MOVQ CX, 168(AX)
-
-row:
-	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
-	MOVQ 48(AX), CX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ         136(AX), DX
-	MOVQ         56(AX), BX
-	ADDQ         (CX), DX
-	ADDQ         24(CX), BX
-	MOVQ         16(CX), SI
-	CMPQ         SI, $0x04
-	JGE          from4
-	CMPQ         SI, $0x02
-	JGE          from2
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ  200(AX), CX
+	MOVQ  (AX), DX
+	MOVQ  8(AX), BX
+	MOVQ  80(AX), SI
+	ADDQ  (CX), DX
+	ADDQ  8(CX), BX
+	ADDQ  24(CX), SI
+	MOVQ  DX, 160(AX)
+	MOVQ  BX, 168(AX)
+	MOVQ  40(AX), DX
+	MOVQ  DX, 176(AX)
+	MOVQ  16(CX), CX
+	CMPQ  CX, $0x04
+	JGE   from4
+	CMPQ  CX, $0x02
+	JGE   from2
+	KMOVW (SI), K1
+	ADDQ  $0x02, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+	KMOVW 6(SI), K5
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf1:
+	VBROADCASTSS (DI), Z0
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf1
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        4(R10), K4
+	KMOVW        6(R10), K5
 
 groupOf1:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z3
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z4
-	VMOVUPS      (R9), Z1
-	VPERMI2PS    Z4, Z3, Z1
-	VMOVUPS      64(R9), Z2
-	VPERMI2PS    Z4, Z3, Z2
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z5
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z6
-	VMOVUPS      (R9), Z3
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	MOVQ         112(AX), R12
+	VMOVUPS      (R12), Z1
+	VMOVUPS      64(R12), Z2
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z5
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z6
+	VMOVAPS      Z1, Z3
 	VPERMI2PS    Z6, Z5, Z3
-	VMOVUPS      64(R9), Z4
+	VMOVAPS      Z2, Z4
 	VPERMI2PS    Z6, Z5, Z4
-	ADDQ         $0x08, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z5
-	VFMADD231PS  Z1, Z5, Z0
-	ADDQ         R10, R9
-	DECQ         R8
+	PREFETCHT0   2176(R11)
+	VMOVUPS.Z    128(R11), K4, Z5
+	PREFETCHT0   2240(R11)
+	VMOVUPS.Z    192(R11), K5, Z6
+	VMOVAPS      Z1, Z1
+	VPERMI2PS    Z6, Z5, Z1
+	VMOVAPS      Z2, Z2
+	VPERMI2PS    Z6, Z5, Z2
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z5
+	VFMADD231PS  Z3, Z5, Z0
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of1Done
 
 list0Of1:
-	VBROADCASTSS (R9), Z5
-	VMOVUPS      (DI), Z6
+	VMOVUPS      (R9), Z6
+	VBROADCASTSS (R12), Z5
 	VMOVAPS      Z6, Z6
-	VPERMI2PS    Z3, Z1, Z6
+	VPERMI2PS    Z1, Z3, Z6
 	VFMADD231PS  Z6, Z5, Z0
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of1
 
 list0Of1Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of1Done
 
 list1Of1:
-	VBROADCASTSS (R9), Z1
-	VMOVUPS      (DI), Z3
+	VMOVUPS      (R9), Z3
+	VBROADCASTSS (R12), Z1
 	VMOVAPS      Z3, Z3
-	VPERMI2PS    Z4, Z2, Z3
+	VPERMI2PS    Z2, Z4, Z3
 	VFMADD231PS  Z3, Z1, Z0
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of1
 
 list1Of1Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf1
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf1
+	ADDQ  $0x08, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 4(R10), K4
+	KMOVW 6(R10), K5
+	JMP   groupOf1
+
+groupsDoneOf1:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, K1, (DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf1
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf1
+	JMP        tileDone
 
 from2:
-	CMPQ         SI, $0x03
-	JGE          from3
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x03
+	JGE   from3
+	KMOVW 2(SI), K1
+	ADDQ  $0x04, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+	KMOVW 6(SI), K5
+	KMOVW 8(SI), K6
+	KMOVW 10(SI), K7
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf2
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        4(R10), K4
+	KMOVW        6(R10), K5
+	KMOVW        8(R10), K6
+	KMOVW        10(R10), K7
 
 groupOf2:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z4
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z5
-	VMOVUPS      (R9), Z2
-	VPERMI2PS    Z5, Z4, Z2
-	VMOVUPS      64(R9), Z3
-	VPERMI2PS    Z5, Z4, Z3
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z6
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z7
-	VMOVUPS      (R9), Z4
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	MOVQ         112(AX), R12
+	VMOVUPS      (R12), Z2
+	VMOVUPS      64(R12), Z3
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z6
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z7
+	VMOVAPS      Z2, Z4
 	VPERMI2PS    Z7, Z6, Z4
-	VMOVUPS      64(R9), Z5
+	VMOVAPS      Z3, Z5
 	VPERMI2PS    Z7, Z6, Z5
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z8
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z9
-	VMOVUPS      (R9), Z6
+	PREFETCHT0   2176(R11)
+	VMOVUPS.Z    128(R11), K4, Z8
+	PREFETCHT0   2240(R11)
+	VMOVUPS.Z    192(R11), K5, Z9
+	VMOVAPS      Z2, Z6
 	VPERMI2PS    Z9, Z8, Z6
-	VMOVUPS      64(R9), Z7
+	VMOVAPS      Z3, Z7
 	VPERMI2PS    Z9, Z8, Z7
-	ADDQ         $0x0c, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z8
-	VFMADD231PS  Z2, Z8, Z0
-	VFMADD231PS  Z4, Z8, Z1
-	ADDQ         R10, R9
-	DECQ         R8
+	PREFETCHT0   2304(R11)
+	VMOVUPS.Z    256(R11), K6, Z8
+	PREFETCHT0   2368(R11)
+	VMOVUPS.Z    320(R11), K7, Z9
+	VMOVAPS      Z2, Z2
+	VPERMI2PS    Z9, Z8, Z2
+	VMOVAPS      Z3, Z3
+	VPERMI2PS    Z9, Z8, Z3
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z8
+	VFMADD231PS  Z4, Z8, Z0
+	VFMADD231PS  Z6, Z8, Z1
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of2Done
 
 list0Of2:
-	VBROADCASTSS (R9), Z8
-	VMOVUPS      (DI), Z9
+	VMOVUPS      (R9), Z9
+	VBROADCASTSS (R12), Z8
 	VMOVAPS      Z9, Z10
-	VPERMI2PS    Z4, Z2, Z10
+	VPERMI2PS    Z6, Z4, Z10
 	VFMADD231PS  Z10, Z8, Z0
 	VMOVAPS      Z9, Z9
-	VPERMI2PS    Z6, Z4, Z9
+	VPERMI2PS    Z2, Z6, Z9
 	VFMADD231PS  Z9, Z8, Z1
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of2
 
 list0Of2Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of2Done
 
 list1Of2:
-	VBROADCASTSS (R9), Z2
-	VMOVUPS      (DI), Z4
+	VMOVUPS      (R9), Z4
+	VBROADCASTSS (R12), Z2
 	VMOVAPS      Z4, Z6
-	VPERMI2PS    Z5, Z3, Z6
+	VPERMI2PS    Z7, Z5, Z6
 	VFMADD231PS  Z6, Z2, Z0
 	VMOVAPS      Z4, Z4
-	VPERMI2PS    Z7, Z5, Z4
+	VPERMI2PS    Z3, Z7, Z4
 	VFMADD231PS  Z4, Z2, Z1
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of2
 
 list1Of2Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf2
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf2
+	ADDQ  $0x0c, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 4(R10), K4
+	KMOVW 6(R10), K5
+	KMOVW 8(R10), K6
+	KMOVW 10(R10), K7
+	JMP   groupOf2
+
+groupsDoneOf2:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, K1, 64(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf2
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf2
+	JMP        tileDone
 
 from3:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 4(SI), K1
+	ADDQ  $0x06, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 8(SI), K4
+	KMOVW 10(SI), K5
+	KMOVW 12(SI), K6
+	KMOVW 14(SI), K7
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf3
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        8(R10), K4
+	KMOVW        10(R10), K5
+	KMOVW        12(R10), K6
+	KMOVW        14(R10), K7
 
 groupOf3:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z5
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z6
-	VMOVUPS      (R9), Z3
-	VPERMI2PS    Z6, Z5, Z3
-	VMOVUPS      64(R9), Z4
-	VPERMI2PS    Z6, Z5, Z4
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z7
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z8
-	VMOVUPS      (R9), Z5
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	MOVQ         112(AX), R12
+	VMOVUPS      (R12), Z3
+	VMOVUPS      64(R12), Z4
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z7
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z8
+	VMOVAPS      Z3, Z5
 	VPERMI2PS    Z8, Z7, Z5
-	VMOVUPS      64(R9), Z6
+	VMOVAPS      Z4, Z6
 	VPERMI2PS    Z8, Z7, Z6
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z9
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z10
-	VMOVUPS      (R9), Z7
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z9
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z10
+	VMOVAPS      Z3, Z7
 	VPERMI2PS    Z10, Z9, Z7
-	VMOVUPS      64(R9), Z8
+	VMOVAPS      Z4, Z8
 	VPERMI2PS    Z10, Z9, Z8
-	MOVQ         88(AX), R9
-	KMOVW        12(BX), K1
-	VMOVUPS.Z    384(R8), K1, Z11
-	KMOVW        14(BX), K1
-	VMOVUPS.Z    448(R8), K1, Z12
-	VMOVUPS      (R9), Z9
+	PREFETCHT0   2304(R11)
+	VMOVUPS.Z    256(R11), K4, Z11
+	PREFETCHT0   2368(R11)
+	VMOVUPS.Z    320(R11), K5, Z12
+	VMOVAPS      Z3, Z9
 	VPERMI2PS    Z12, Z11, Z9
-	VMOVUPS      64(R9), Z10
+	VMOVAPS      Z4, Z10
 	VPERMI2PS    Z12, Z11, Z10
-	ADDQ         $0x10, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z11
-	VFMADD231PS  Z3, Z11, Z0
-	VFMADD231PS  Z5, Z11, Z1
-	VFMADD231PS  Z7, Z11, Z2
-	ADDQ         R10, R9
-	DECQ         R8
+	PREFETCHT0   2432(R11)
+	VMOVUPS.Z    384(R11), K6, Z11
+	PREFETCHT0   2496(R11)
+	VMOVUPS.Z    448(R11), K7, Z12
+	VMOVAPS      Z3, Z3
+	VPERMI2PS    Z12, Z11, Z3
+	VMOVAPS      Z4, Z4
+	VPERMI2PS    Z12, Z11, Z4
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z11
+	VFMADD231PS  Z5, Z11, Z0
+	VFMADD231PS  Z7, Z11, Z1
+	VFMADD231PS  Z9, Z11, Z2
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of3Done
 
 list0Of3:
-	VBROADCASTSS (R9), Z11
-	VMOVUPS      (DI), Z12
-	VMOVAPS      Z12, Z13
-	VPERMI2PS    Z5, Z3, Z13
-	VFMADD231PS  Z13, Z11, Z0
+	VMOVUPS      (R9), Z12
+	VBROADCASTSS (R12), Z11
 	VMOVAPS      Z12, Z13
 	VPERMI2PS    Z7, Z5, Z13
+	VFMADD231PS  Z13, Z11, Z0
+	VMOVAPS      Z12, Z13
+	VPERMI2PS    Z9, Z7, Z13
 	VFMADD231PS  Z13, Z11, Z1
 	VMOVAPS      Z12, Z12
-	VPERMI2PS    Z9, Z7, Z12
+	VPERMI2PS    Z3, Z9, Z12
 	VFMADD231PS  Z12, Z11, Z2
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of3
 
 list0Of3Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of3Done
 
 list1Of3:
-	VBROADCASTSS (R9), Z3
-	VMOVUPS      (DI), Z5
-	VMOVAPS      Z5, Z7
-	VPERMI2PS    Z6, Z4, Z7
-	VFMADD231PS  Z7, Z3, Z0
+	VMOVUPS      (R9), Z5
+	VBROADCASTSS (R12), Z3
 	VMOVAPS      Z5, Z7
 	VPERMI2PS    Z8, Z6, Z7
+	VFMADD231PS  Z7, Z3, Z0
+	VMOVAPS      Z5, Z7
+	VPERMI2PS    Z10, Z8, Z7
 	VFMADD231PS  Z7, Z3, Z1
 	VMOVAPS      Z5, Z5
-	VPERMI2PS    Z10, Z8, Z5
+	VPERMI2PS    Z4, Z10, Z5
 	VFMADD231PS  Z5, Z3, Z2
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of3
 
 list1Of3Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf3
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf3
+	ADDQ  $0x10, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 8(R10), K4
+	KMOVW 10(R10), K5
+	KMOVW 12(R10), K6
+	KMOVW 14(R10), K7
+	JMP   groupOf3
+
+groupsDoneOf3:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, K1, 128(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf3
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf3
+	JMP        tileDone
 
 from4:
-	CMPQ         SI, $0x05
-	JGE          from5
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x05
+	JGE   from5
+	KMOVW 6(SI), K1
+	ADDQ  $0x08, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 12(SI), K4
+	KMOVW 14(SI), K5
+	KMOVW 16(SI), K6
+	KMOVW 18(SI), K7
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf4:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf4
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        12(R10), K4
+	KMOVW        14(R10), K5
+	KMOVW        16(R10), K6
+	KMOVW        18(R10), K7
 
 groupOf4:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z6
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z7
-	VMOVUPS      (R9), Z4
-	VPERMI2PS    Z7, Z6, Z4
-	VMOVUPS      64(R9), Z5
-	VPERMI2PS    Z7, Z6, Z5
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z8
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z9
-	VMOVUPS      (R9), Z6
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	MOVQ         112(AX), R12
+	VMOVUPS      (R12), Z4
+	VMOVUPS      64(R12), Z5
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z8
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z9
+	VMOVAPS      Z4, Z6
 	VPERMI2PS    Z9, Z8, Z6
-	VMOVUPS      64(R9), Z7
+	VMOVAPS      Z5, Z7
 	VPERMI2PS    Z9, Z8, Z7
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z10
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z11
-	VMOVUPS      (R9), Z8
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z10
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z11
+	VMOVAPS      Z4, Z8
 	VPERMI2PS    Z11, Z10, Z8
-	VMOVUPS      64(R9), Z9
+	VMOVAPS      Z5, Z9
 	VPERMI2PS    Z11, Z10, Z9
-	MOVQ         88(AX), R9
-	KMOVW        12(BX), K1
-	VMOVUPS.Z    384(R8), K1, Z12
-	KMOVW        14(BX), K1
-	VMOVUPS.Z    448(R8), K1, Z13
-	VMOVUPS      (R9), Z10
+	PREFETCHT0   2304(R11)
+	VMOVUPS      256(R11), Z12
+	PREFETCHT0   2368(R11)
+	VMOVUPS      320(R11), Z13
+	VMOVAPS      Z4, Z10
 	VPERMI2PS    Z13, Z12, Z10
-	VMOVUPS      64(R9), Z11
+	VMOVAPS      Z5, Z11
 	VPERMI2PS    Z13, Z12, Z11
-	MOVQ         88(AX), R9
-	KMOVW        16(BX), K1
-	VMOVUPS.Z    512(R8), K1, Z14
-	KMOVW        18(BX), K1
-	VMOVUPS.Z    576(R8), K1, Z15
-	VMOVUPS      (R9), Z12
+	PREFETCHT0   2432(R11)
+	VMOVUPS.Z    384(R11), K4, Z14
+	PREFETCHT0   2496(R11)
+	VMOVUPS.Z    448(R11), K5, Z15
+	VMOVAPS      Z4, Z12
 	VPERMI2PS    Z15, Z14, Z12
-	VMOVUPS      64(R9), Z13
+	VMOVAPS      Z5, Z13
 	VPERMI2PS    Z15, Z14, Z13
-	ADDQ         $0x14, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z14
-	VFMADD231PS  Z4, Z14, Z0
-	VFMADD231PS  Z6, Z14, Z1
-	VFMADD231PS  Z8, Z14, Z2
-	VFMADD231PS  Z10, Z14, Z3
-	ADDQ         R10, R9
-	DECQ         R8
+	PREFETCHT0   2560(R11)
+	VMOVUPS.Z    512(R11), K6, Z14
+	PREFETCHT0   2624(R11)
+	VMOVUPS.Z    576(R11), K7, Z15
+	VMOVAPS      Z4, Z4
+	VPERMI2PS    Z15, Z14, Z4
+	VMOVAPS      Z5, Z5
+	VPERMI2PS    Z15, Z14, Z5
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z14
+	VFMADD231PS  Z6, Z14, Z0
+	VFMADD231PS  Z8, Z14, Z1
+	VFMADD231PS  Z10, Z14, Z2
+	VFMADD231PS  Z12, Z14, Z3
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of4Done
 
 list0Of4:
-	VBROADCASTSS (R9), Z14
-	VMOVUPS      (DI), Z15
-	VMOVAPS      Z15, Z16
-	VPERMI2PS    Z6, Z4, Z16
-	VFMADD231PS  Z16, Z14, Z0
+	VMOVUPS      (R9), Z15
+	VBROADCASTSS (R12), Z14
 	VMOVAPS      Z15, Z16
 	VPERMI2PS    Z8, Z6, Z16
-	VFMADD231PS  Z16, Z14, Z1
+	VFMADD231PS  Z16, Z14, Z0
 	VMOVAPS      Z15, Z16
 	VPERMI2PS    Z10, Z8, Z16
+	VFMADD231PS  Z16, Z14, Z1
+	VMOVAPS      Z15, Z16
+	VPERMI2PS    Z12, Z10, Z16
 	VFMADD231PS  Z16, Z14, Z2
 	VMOVAPS      Z15, Z15
-	VPERMI2PS    Z12, Z10, Z15
+	VPERMI2PS    Z4, Z12, Z15
 	VFMADD231PS  Z15, Z14, Z3
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of4
 
 list0Of4Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of4Done
 
 list1Of4:
-	VBROADCASTSS (R9), Z4
-	VMOVUPS      (DI), Z6
-	VMOVAPS      Z6, Z8
-	VPERMI2PS    Z7, Z5, Z8
-	VFMADD231PS  Z8, Z4, Z0
+	VMOVUPS      (R9), Z6
+	VBROADCASTSS (R12), Z4
 	VMOVAPS      Z6, Z8
 	VPERMI2PS    Z9, Z7, Z8
-	VFMADD231PS  Z8, Z4, Z1
+	VFMADD231PS  Z8, Z4, Z0
 	VMOVAPS      Z6, Z8
 	VPERMI2PS    Z11, Z9, Z8
+	VFMADD231PS  Z8, Z4, Z1
+	VMOVAPS      Z6, Z8
+	VPERMI2PS    Z13, Z11, Z8
 	VFMADD231PS  Z8, Z4, Z2
 	VMOVAPS      Z6, Z6
-	VPERMI2PS    Z13, Z11, Z6
+	VPERMI2PS    Z5, Z13, Z6
 	VFMADD231PS  Z6, Z4, Z3
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of4
 
 list1Of4Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf4
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf4
+	ADDQ  $0x14, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 12(R10), K4
+	KMOVW 14(R10), K5
+	KMOVW 16(R10), K6
+	KMOVW 18(R10), K7
+	JMP   groupOf4
+
+groupsDoneOf4:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, K1, 192(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf4
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf4
+	JMP        tileDone
 
 from5:
-	CMPQ         SI, $0x06
-	JGE          from6
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x06
+	JGE   from6
+	KMOVW 8(SI), K1
+	ADDQ  $0x0a, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 16(SI), K4
+	KMOVW 18(SI), K5
+	KMOVW 20(SI), K6
+	KMOVW 22(SI), K7
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf5:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
 	VMOVAPS      Z0, Z4
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf5
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        16(R10), K4
+	KMOVW        18(R10), K5
+	KMOVW        20(R10), K6
+	KMOVW        22(R10), K7
 
 groupOf5:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z7
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z8
-	VMOVUPS      (R9), Z5
-	VPERMI2PS    Z8, Z7, Z5
-	VMOVUPS      64(R9), Z6
-	VPERMI2PS    Z8, Z7, Z6
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z9
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z10
-	VMOVUPS      (R9), Z7
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	MOVQ         112(AX), R12
+	VMOVUPS      (R12), Z5
+	VMOVUPS      64(R12), Z6
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z9
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z10
+	VMOVAPS      Z5, Z7
 	VPERMI2PS    Z10, Z9, Z7
-	VMOVUPS      64(R9), Z8
+	VMOVAPS      Z6, Z8
 	VPERMI2PS    Z10, Z9, Z8
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z11
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z12
-	VMOVUPS      (R9), Z9
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z11
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z12
+	VMOVAPS      Z5, Z9
 	VPERMI2PS    Z12, Z11, Z9
-	VMOVUPS      64(R9), Z10
+	VMOVAPS      Z6, Z10
 	VPERMI2PS    Z12, Z11, Z10
-	MOVQ         88(AX), R9
-	KMOVW        12(BX), K1
-	VMOVUPS.Z    384(R8), K1, Z13
-	KMOVW        14(BX), K1
-	VMOVUPS.Z    448(R8), K1, Z14
-	VMOVUPS      (R9), Z11
+	PREFETCHT0   2304(R11)
+	VMOVUPS      256(R11), Z13
+	PREFETCHT0   2368(R11)
+	VMOVUPS      320(R11), Z14
+	VMOVAPS      Z5, Z11
 	VPERMI2PS    Z14, Z13, Z11
-	VMOVUPS      64(R9), Z12
+	VMOVAPS      Z6, Z12
 	VPERMI2PS    Z14, Z13, Z12
-	MOVQ         88(AX), R9
-	KMOVW        16(BX), K1
-	VMOVUPS.Z    512(R8), K1, Z15
-	KMOVW        18(BX), K1
-	VMOVUPS.Z    576(R8), K1, Z16
-	VMOVUPS      (R9), Z13
+	PREFETCHT0   2432(R11)
+	VMOVUPS      384(R11), Z15
+	PREFETCHT0   2496(R11)
+	VMOVUPS      448(R11), Z16
+	VMOVAPS      Z5, Z13
 	VPERMI2PS    Z16, Z15, Z13
-	VMOVUPS      64(R9), Z14
+	VMOVAPS      Z6, Z14
 	VPERMI2PS    Z16, Z15, Z14
-	MOVQ         88(AX), R9
-	KMOVW        20(BX), K1
-	VMOVUPS.Z    640(R8), K1, Z17
-	KMOVW        22(BX), K1
-	VMOVUPS.Z    704(R8), K1, Z18
-	VMOVUPS      (R9), Z15
+	PREFETCHT0   2560(R11)
+	VMOVUPS.Z    512(R11), K4, Z17
+	PREFETCHT0   2624(R11)
+	VMOVUPS.Z    576(R11), K5, Z18
+	VMOVAPS      Z5, Z15
 	VPERMI2PS    Z18, Z17, Z15
-	VMOVUPS      64(R9), Z16
+	VMOVAPS      Z6, Z16
 	VPERMI2PS    Z18, Z17, Z16
-	ADDQ         $0x18, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z17
-	VFMADD231PS  Z5, Z17, Z0
-	VFMADD231PS  Z7, Z17, Z1
-	VFMADD231PS  Z9, Z17, Z2
-	VFMADD231PS  Z11, Z17, Z3
-	VFMADD231PS  Z13, Z17, Z4
-	ADDQ         R10, R9
-	DECQ         R8
+	PREFETCHT0   2688(R11)
+	VMOVUPS.Z    640(R11), K6, Z17
+	PREFETCHT0   2752(R11)
+	VMOVUPS.Z    704(R11), K7, Z18
+	VMOVAPS      Z5, Z5
+	VPERMI2PS    Z18, Z17, Z5
+	VMOVAPS      Z6, Z6
+	VPERMI2PS    Z18, Z17, Z6
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z17
+	VFMADD231PS  Z7, Z17, Z0
+	VFMADD231PS  Z9, Z17, Z1
+	VFMADD231PS  Z11, Z17, Z2
+	VFMADD231PS  Z13, Z17, Z3
+	VFMADD231PS  Z15, Z17, Z4
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of5Done
 
 list0Of5:
-	VBROADCASTSS (R9), Z17
-	VMOVUPS      (DI), Z18
-	VMOVAPS      Z18, Z19
-	VPERMI2PS    Z7, Z5, Z19
-	VFMADD231PS  Z19, Z17, Z0
+	VMOVUPS      (R9), Z18
+	VBROADCASTSS (R12), Z17
 	VMOVAPS      Z18, Z19
 	VPERMI2PS    Z9, Z7, Z19
-	VFMADD231PS  Z19, Z17, Z1
+	VFMADD231PS  Z19, Z17, Z0
 	VMOVAPS      Z18, Z19
 	VPERMI2PS    Z11, Z9, Z19
-	VFMADD231PS  Z19, Z17, Z2
+	VFMADD231PS  Z19, Z17, Z1
 	VMOVAPS      Z18, Z19
 	VPERMI2PS    Z13, Z11, Z19
+	VFMADD231PS  Z19, Z17, Z2
+	VMOVAPS      Z18, Z19
+	VPERMI2PS    Z15, Z13, Z19
 	VFMADD231PS  Z19, Z17, Z3
 	VMOVAPS      Z18, Z18
-	VPERMI2PS    Z15, Z13, Z18
+	VPERMI2PS    Z5, Z15, Z18
 	VFMADD231PS  Z18, Z17, Z4
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of5
 
 list0Of5Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of5Done
 
 list1Of5:
-	VBROADCASTSS (R9), Z5
-	VMOVUPS      (DI), Z7
-	VMOVAPS      Z7, Z9
-	VPERMI2PS    Z8, Z6, Z9
-	VFMADD231PS  Z9, Z5, Z0
+	VMOVUPS      (R9), Z7
+	VBROADCASTSS (R12), Z5
 	VMOVAPS      Z7, Z9
 	VPERMI2PS    Z10, Z8, Z9
-	VFMADD231PS  Z9, Z5, Z1
+	VFMADD231PS  Z9, Z5, Z0
 	VMOVAPS      Z7, Z9
 	VPERMI2PS    Z12, Z10, Z9
-	VFMADD231PS  Z9, Z5, Z2
+	VFMADD231PS  Z9, Z5, Z1
 	VMOVAPS      Z7, Z9
 	VPERMI2PS    Z14, Z12, Z9
+	VFMADD231PS  Z9, Z5, Z2
+	VMOVAPS      Z7, Z9
+	VPERMI2PS    Z16, Z14, Z9
 	VFMADD231PS  Z9, Z5, Z3
 	VMOVAPS      Z7, Z7
-	VPERMI2PS    Z16, Z14, Z7
+	VPERMI2PS    Z6, Z16, Z7
 	VFMADD231PS  Z7, Z5, Z4
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of5
 
 list1Of5Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf5
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	KMOVW   8(BX), K1
-	VMOVUPS Z4, K1, 256(DX)
-	JMP     tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf5
+	ADDQ  $0x18, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 16(R10), K4
+	KMOVW 18(R10), K5
+	KMOVW 20(R10), K6
+	KMOVW 22(R10), K7
+	JMP   groupOf5
+
+groupsDoneOf5:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, 192(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z4, K1, 256(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf5
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf5
+	JMP        tileDone
 
 from6:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 10(SI), K1
+	ADDQ  $0x0c, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 20(SI), K4
+	KMOVW 22(SI), K5
+	KMOVW 24(SI), K6
+	KMOVW 26(SI), K7
+
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf6:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
 	VMOVAPS      Z0, Z4
 	VMOVAPS      Z0, Z5
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf6
+	KMOVW        (R10), K2
+	KMOVW        2(R10), K3
+	KMOVW        20(R10), K4
+	KMOVW        22(R10), K5
+	KMOVW        24(R10), K6
+	KMOVW        26(R10), K7
 
 groupOf6:
-	MOVQ         (SI), R8
-	ADDQ         DX, R8
-	MOVQ         88(AX), R9
-	KMOVW        (BX), K1
-	VMOVUPS.Z    (R8), K1, Z8
-	KMOVW        2(BX), K1
-	VMOVUPS.Z    64(R8), K1, Z9
-	VMOVUPS      (R9), Z6
-	VPERMI2PS    Z9, Z8, Z6
-	VMOVUPS      64(R9), Z7
-	VPERMI2PS    Z9, Z8, Z7
-	MOVQ         88(AX), R9
-	KMOVW        4(BX), K1
-	VMOVUPS.Z    128(R8), K1, Z10
-	KMOVW        6(BX), K1
-	VMOVUPS.Z    192(R8), K1, Z11
-	VMOVUPS      (R9), Z8
+	MOVQ         (R8), R11
+	ADDQ         CX, R11
+	MOVQ         112(AX), R12
+	VMOVUPS      (R12), Z6
+	VMOVUPS      64(R12), Z7
+	PREFETCHT0   2048(R11)
+	VMOVUPS.Z    (R11), K2, Z10
+	PREFETCHT0   2112(R11)
+	VMOVUPS.Z    64(R11), K3, Z11
+	VMOVAPS      Z6, Z8
 	VPERMI2PS    Z11, Z10, Z8
-	VMOVUPS      64(R9), Z9
+	VMOVAPS      Z7, Z9
 	VPERMI2PS    Z11, Z10, Z9
-	MOVQ         88(AX), R9
-	KMOVW        8(BX), K1
-	VMOVUPS.Z    256(R8), K1, Z12
-	KMOVW        10(BX), K1
-	VMOVUPS.Z    320(R8), K1, Z13
-	VMOVUPS      (R9), Z10
+	PREFETCHT0   2176(R11)
+	VMOVUPS      128(R11), Z12
+	PREFETCHT0   2240(R11)
+	VMOVUPS      192(R11), Z13
+	VMOVAPS      Z6, Z10
 	VPERMI2PS    Z13, Z12, Z10
-	VMOVUPS      64(R9), Z11
+	VMOVAPS      Z7, Z11
 	VPERMI2PS    Z13, Z12, Z11
-	MOVQ         88(AX), R9
-	KMOVW        12(BX), K1
-	VMOVUPS.Z    384(R8), K1, Z14
-	KMOVW        14(BX), K1
-	VMOVUPS.Z    448(R8), K1, Z15
-	VMOVUPS      (R9), Z12
+	PREFETCHT0   2304(R11)
+	VMOVUPS      256(R11), Z14
+	PREFETCHT0   2368(R11)
+	VMOVUPS      320(R11), Z15
+	VMOVAPS      Z6, Z12
 	VPERMI2PS    Z15, Z14, Z12
-	VMOVUPS      64(R9), Z13
+	VMOVAPS      Z7, Z13
 	VPERMI2PS    Z15, Z14, Z13
-	MOVQ         88(AX), R9
-	KMOVW        16(BX), K1
-	VMOVUPS.Z    512(R8), K1, Z16
-	KMOVW        18(BX), K1
-	VMOVUPS.Z    576(R8), K1, Z17
-	VMOVUPS      (R9), Z14
+	PREFETCHT0   2432(R11)
+	VMOVUPS      384(R11), Z16
+	PREFETCHT0   2496(R11)
+	VMOVUPS      448(R11), Z17
+	VMOVAPS      Z6, Z14
 	VPERMI2PS    Z17, Z16, Z14
-	VMOVUPS      64(R9), Z15
+	VMOVAPS      Z7, Z15
 	VPERMI2PS    Z17, Z16, Z15
-	MOVQ         88(AX), R9
-	KMOVW        20(BX), K1
-	VMOVUPS.Z    640(R8), K1, Z18
-	KMOVW        22(BX), K1
-	VMOVUPS.Z    704(R8), K1, Z19
-	VMOVUPS      (R9), Z16
+	PREFETCHT0   2560(R11)
+	VMOVUPS      512(R11), Z18
+	PREFETCHT0   2624(R11)
+	VMOVUPS      576(R11), Z19
+	VMOVAPS      Z6, Z16
 	VPERMI2PS    Z19, Z18, Z16
-	VMOVUPS      64(R9), Z17
+	VMOVAPS      Z7, Z17
 	VPERMI2PS    Z19, Z18, Z17
-	MOVQ         88(AX), R9
-	KMOVW        24(BX), K1
-	VMOVUPS.Z    768(R8), K1, Z20
-	KMOVW        26(BX), K1
-	VMOVUPS.Z    832(R8), K1, Z21
-	VMOVUPS      (R9), Z18
+	PREFETCHT0   2688(R11)
+	VMOVUPS.Z    640(R11), K4, Z20
+	PREFETCHT0   2752(R11)
+	VMOVUPS.Z    704(R11), K5, Z21
+	VMOVAPS      Z6, Z18
 	VPERMI2PS    Z21, Z20, Z18
-	VMOVUPS      64(R9), Z19
+	VMOVAPS      Z7, Z19
 	VPERMI2PS    Z21, Z20, Z19
-	ADDQ         $0x1c, BX
-	MOVQ         8(SI), R8
-	MOVQ         24(SI), R9
-	MOVQ         112(AX), R10
-	ADDQ         160(AX), R9
-	VBROADCASTSS (R9), Z20
-	VFMADD231PS  Z6, Z20, Z0
-	VFMADD231PS  Z8, Z20, Z1
-	VFMADD231PS  Z10, Z20, Z2
-	VFMADD231PS  Z12, Z20, Z3
-	VFMADD231PS  Z14, Z20, Z4
-	VFMADD231PS  Z16, Z20, Z5
-	ADDQ         R10, R9
-	DECQ         R8
+	PREFETCHT0   2816(R11)
+	VMOVUPS.Z    768(R11), K6, Z20
+	PREFETCHT0   2880(R11)
+	VMOVUPS.Z    832(R11), K7, Z21
+	VMOVAPS      Z6, Z6
+	VPERMI2PS    Z21, Z20, Z6
+	VMOVAPS      Z7, Z7
+	VPERMI2PS    Z21, Z20, Z7
+	MOVQ         8(R8), R11
+	MOVQ         24(R8), R12
+	MOVQ         136(AX), R13
+	ADDQ         BX, R12
+	VBROADCASTSS (R12), Z20
+	VFMADD231PS  Z8, Z20, Z0
+	VFMADD231PS  Z10, Z20, Z1
+	VFMADD231PS  Z12, Z20, Z2
+	VFMADD231PS  Z14, Z20, Z3
+	VFMADD231PS  Z16, Z20, Z4
+	VFMADD231PS  Z18, Z20, Z5
+	ADDQ         R13, R12
+	DECQ         R11
 	JZ           list0Of6Done
 
 list0Of6:
-	VBROADCASTSS (R9), Z20
-	VMOVUPS      (DI), Z21
-	VMOVAPS      Z21, Z22
-	VPERMI2PS    Z8, Z6, Z22
-	VFMADD231PS  Z22, Z20, Z0
+	VMOVUPS      (R9), Z21
+	VBROADCASTSS (R12), Z20
 	VMOVAPS      Z21, Z22
 	VPERMI2PS    Z10, Z8, Z22
-	VFMADD231PS  Z22, Z20, Z1
+	VFMADD231PS  Z22, Z20, Z0
 	VMOVAPS      Z21, Z22
 	VPERMI2PS    Z12, Z10, Z22
-	VFMADD231PS  Z22, Z20, Z2
+	VFMADD231PS  Z22, Z20, Z1
 	VMOVAPS      Z21, Z22
 	VPERMI2PS    Z14, Z12, Z22
-	VFMADD231PS  Z22, Z20, Z3
+	VFMADD231PS  Z22, Z20, Z2
 	VMOVAPS      Z21, Z22
 	VPERMI2PS    Z16, Z14, Z22
+	VFMADD231PS  Z22, Z20, Z3
+	VMOVAPS      Z21, Z22
+	VPERMI2PS    Z18, Z16, Z22
 	VFMADD231PS  Z22, Z20, Z4
 	VMOVAPS      Z21, Z21
-	VPERMI2PS    Z18, Z16, Z21
+	VPERMI2PS    Z6, Z18, Z21
 	VFMADD231PS  Z21, Z20, Z5
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of6
 
 list0Of6Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of6Done
 
 list1Of6:
-	VBROADCASTSS (R9), Z6
-	VMOVUPS      (DI), Z8
-	VMOVAPS      Z8, Z10
-	VPERMI2PS    Z9, Z7, Z10
-	VFMADD231PS  Z10, Z6, Z0
+	VMOVUPS      (R9), Z8
+	VBROADCASTSS (R12), Z6
 	VMOVAPS      Z8, Z10
 	VPERMI2PS    Z11, Z9, Z10
-	VFMADD231PS  Z10, Z6, Z1
+	VFMADD231PS  Z10, Z6, Z0
 	VMOVAPS      Z8, Z10
 	VPERMI2PS    Z13, Z11, Z10
-	VFMADD231PS  Z10, Z6, Z2
+	VFMADD231PS  Z10, Z6, Z1
 	VMOVAPS      Z8, Z10
 	VPERMI2PS    Z15, Z13, Z10
-	VFMADD231PS  Z10, Z6, Z3
+	VFMADD231PS  Z10, Z6, Z2
 	VMOVAPS      Z8, Z10
 	VPERMI2PS    Z17, Z15, Z10
+	VFMADD231PS  Z10, Z6, Z3
+	VMOVAPS      Z8, Z10
+	VPERMI2PS    Z19, Z17, Z10
 	VFMADD231PS  Z10, Z6, Z4
 	VMOVAPS      Z8, Z8
-	VPERMI2PS    Z19, Z17, Z8
+	VPERMI2PS    Z7, Z19, Z8
 	VFMADD231PS  Z8, Z6, Z5
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of6
 
 list1Of6Done:
-	ADDQ    $0x28, SI
-	DECQ    176(AX)
-	JNZ     groupOf6
-	MOVQ    144(AX), DX
-	ADDQ    8(CX), DX
-	KMOVW   (BX), K1
-	VMOVUPS Z0, K1, (DX)
-	KMOVW   2(BX), K1
-	VMOVUPS Z1, K1, 64(DX)
-	KMOVW   4(BX), K1
-	VMOVUPS Z2, K1, 128(DX)
-	KMOVW   6(BX), K1
-	VMOVUPS Z3, K1, 192(DX)
-	KMOVW   8(BX), K1
-	VMOVUPS Z4, K1, 256(DX)
-	KMOVW   10(BX), K1
-	VMOVUPS Z5, K1, 320(DX)
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf6
+	ADDQ  $0x1c, R10
+	KMOVW (R10), K2
+	KMOVW 2(R10), K3
+	KMOVW 20(R10), K4
+	KMOVW 22(R10), K5
+	KMOVW 24(R10), K6
+	KMOVW 26(R10), K7
+	JMP   groupOf6
+
+groupsDoneOf6:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z0, (DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z1, 64(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z2, 128(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z3, 192(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z4, 256(DX)
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z5, K1, 320(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf6
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf6
 
 tileDone:
-	ADDQ $0x20, CX
-	DECQ 152(AX)
+	ADDQ $0x20, 200(AX)
+	DECQ 64(AX)
 	JNZ  tile
-	MOVQ 24(AX), CX
-	ADDQ CX, 136(AX)
-	MOVQ 32(AX), CX
-	ADDQ CX, 144(AX)
-	MOVQ 104(AX), CX
-	ADDQ CX, 160(AX)
-	MOVQ 128(AX), CX
-	ADDQ CX, 168(AX)
-	DECQ 16(AX)
-	JNZ  row
 	VZEROUPPER
 	RET
 
 // func lineWindowsPhasesAVX512(lineWindows *lineWindows)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·lineWindowsPhasesAVX512(SB), NOSPLIT, $0-8
 	MOVQ lineWindows+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 136(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 144(AX)
-	MOVQ 96(AX), CX
-	MOVQ CX, 160(AX)
-	MOVQ 120(AX), CX
-	MOVQ CX, 168(AX)
-
-row:
-	MOVQ 40(AX), CX
-	MOVQ CX, 152(AX)
-	MOVQ 48(AX), CX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ         136(AX), DX
-	MOVQ         56(AX), BX
-	ADDQ         (CX), DX
-	ADDQ         24(CX), BX
-	MOVQ         16(CX), SI
-	CMPQ         SI, $0x04
-	JGE          from4
-	CMPQ         SI, $0x02
-	JGE          from2
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	MOVQ  200(AX), CX
+	MOVQ  (AX), DX
+	MOVQ  8(AX), BX
+	MOVQ  80(AX), SI
+	ADDQ  (CX), DX
+	ADDQ  8(CX), BX
+	ADDQ  24(CX), SI
+	MOVQ  DX, 160(AX)
+	MOVQ  BX, 168(AX)
+	MOVQ  40(AX), DX
+	MOVQ  DX, 176(AX)
+	MOVQ  16(CX), CX
+	CMPQ  CX, $0x04
+	JGE   from4
+	CMPQ  CX, $0x02
+	JGE   from2
+	KMOVW (SI), K1
+	KMOVW 2(SI), K2
+	ADDQ  $0x04, SI
+	KMOVW (SI), K3
+	KMOVW 2(SI), K4
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf1:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf1
+	KMOVW        (R10), K3
+	KMOVW        2(R10), K4
 
 groupOf1:
-	MOVQ      (SI), R8
-	ADDQ      DX, R8
-	MOVQ      88(AX), R9
-	KMOVW     (BX), K1
-	VMOVUPS.Z (R8), K1, Z2
-	MOVQ      88(AX), R9
-	KMOVW     2(BX), K1
-	VMOVUPS.Z 64(R8), K1, Z3
-	ADDQ      $0x04, BX
-	MOVQ      8(SI), R8
-	MOVQ      24(SI), R9
-	MOVQ      112(AX), R10
-	ADDQ      160(AX), R9
-	TESTQ     R8, R8
-	JZ        list0Of1Done
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	VMOVUPS.Z  (R11), K3, Z2
+	PREFETCHT0 2112(R11)
+	VMOVUPS.Z  64(R11), K4, Z3
+	MOVQ       8(R8), R11
+	MOVQ       24(R8), R12
+	MOVQ       136(AX), R13
+	ADDQ       BX, R12
+	TESTQ      R11, R11
+	JZ         list0Of1Done
 
 list0Of1:
-	VBROADCASTSS (R9), Z4
-	VMOVUPS      (DI), Z5
+	VMOVUPS      (R9), Z5
+	VBROADCASTSS (R12), Z4
 	VMOVAPS      Z5, Z5
 	VPERMI2PS    Z3, Z2, Z5
 	VFMADD231PS  Z5, Z4, Z0
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of1
 
 list0Of1Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of1Done
 
 list1Of1:
-	VBROADCASTSS (R9), Z4
-	VMOVUPS      (DI), Z5
+	VMOVUPS      (R9), Z5
+	VBROADCASTSS (R12), Z4
 	VMOVAPS      Z5, Z5
 	VPERMI2PS    Z3, Z2, Z5
 	VFMADD231PS  Z5, Z4, Z1
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of1
 
 list1Of1Done:
-	ADDQ      $0x28, SI
-	DECQ      176(AX)
-	JNZ       groupOf1
-	MOVQ      144(AX), DX
-	ADDQ      8(CX), DX
-	MOVQ      88(AX), SI
-	VMOVUPS   128(SI), Z2
-	VPERMI2PS Z1, Z0, Z2
-	KMOVW     (BX), K1
-	VMOVUPS   Z2, K1, (DX)
-	VMOVUPS   192(SI), Z2
-	VPERMI2PS Z1, Z0, Z2
-	KMOVW     2(BX), K1
-	VMOVUPS   Z2, K1, 64(DX)
-	JMP       tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf1
+	ADDQ  $0x04, R10
+	KMOVW (R10), K3
+	KMOVW 2(R10), K4
+	JMP   groupOf1
+
+groupsDoneOf1:
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z2
+	VMOVUPS    192(R8), Z3
+	VMOVAPS    Z2, Z2
+	VPERMI2PS  Z1, Z0, Z2
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z2, K1, (DX)
+	VMOVAPS    Z3, Z2
+	VPERMI2PS  Z1, Z0, Z2
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z2, K2, 64(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf1
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf1
+	JMP        tileDone
 
 from2:
-	CMPQ         SI, $0x03
-	JGE          from3
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x03
+	JGE   from3
+	KMOVW 4(SI), K1
+	KMOVW 6(SI), K2
+	ADDQ  $0x08, SI
+	KMOVW (SI), K3
+	KMOVW 2(SI), K4
+	KMOVW 4(SI), K5
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf2
+	KMOVW        (R10), K3
+	KMOVW        2(R10), K4
+	KMOVW        4(R10), K5
 
 groupOf2:
-	MOVQ      (SI), R8
-	ADDQ      DX, R8
-	MOVQ      88(AX), R9
-	KMOVW     (BX), K1
-	VMOVUPS.Z (R8), K1, Z4
-	MOVQ      88(AX), R9
-	KMOVW     2(BX), K1
-	VMOVUPS.Z 64(R8), K1, Z5
-	MOVQ      88(AX), R9
-	KMOVW     4(BX), K1
-	VMOVUPS.Z 128(R8), K1, Z6
-	ADDQ      $0x06, BX
-	MOVQ      8(SI), R8
-	MOVQ      24(SI), R9
-	MOVQ      112(AX), R10
-	ADDQ      160(AX), R9
-	TESTQ     R8, R8
-	JZ        list0Of2Done
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	VMOVUPS.Z  (R11), K3, Z4
+	PREFETCHT0 2112(R11)
+	VMOVUPS.Z  64(R11), K4, Z5
+	PREFETCHT0 2176(R11)
+	VMOVUPS.Z  128(R11), K5, Z6
+	MOVQ       8(R8), R11
+	MOVQ       24(R8), R12
+	MOVQ       136(AX), R13
+	ADDQ       BX, R12
+	TESTQ      R11, R11
+	JZ         list0Of2Done
 
 list0Of2:
-	VBROADCASTSS (R9), Z7
-	VMOVUPS      (DI), Z8
+	VMOVUPS      (R9), Z8
+	VBROADCASTSS (R12), Z7
 	VMOVAPS      Z8, Z9
 	VPERMI2PS    Z5, Z4, Z9
 	VFMADD231PS  Z9, Z7, Z0
 	VMOVAPS      Z8, Z8
 	VPERMI2PS    Z6, Z5, Z8
 	VFMADD231PS  Z8, Z7, Z1
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of2
 
 list0Of2Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of2Done
 
 list1Of2:
-	VBROADCASTSS (R9), Z7
-	VMOVUPS      (DI), Z8
+	VMOVUPS      (R9), Z8
+	VBROADCASTSS (R12), Z7
 	VMOVAPS      Z8, Z9
 	VPERMI2PS    Z5, Z4, Z9
 	VFMADD231PS  Z9, Z7, Z2
 	VMOVAPS      Z8, Z8
 	VPERMI2PS    Z6, Z5, Z8
 	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of2
 
 list1Of2Done:
-	ADDQ      $0x28, SI
-	DECQ      176(AX)
-	JNZ       groupOf2
-	MOVQ      144(AX), DX
-	ADDQ      8(CX), DX
-	MOVQ      88(AX), SI
-	VMOVUPS   128(SI), Z4
-	VPERMI2PS Z2, Z0, Z4
-	KMOVW     (BX), K1
-	VMOVUPS   Z4, K1, (DX)
-	VMOVUPS   192(SI), Z4
-	VPERMI2PS Z2, Z0, Z4
-	KMOVW     2(BX), K1
-	VMOVUPS   Z4, K1, 64(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z3, Z1, Z0
-	KMOVW     4(BX), K1
-	VMOVUPS   Z0, K1, 128(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z3, Z1, Z0
-	KMOVW     6(BX), K1
-	VMOVUPS   Z0, K1, 192(DX)
-	JMP       tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf2
+	ADDQ  $0x06, R10
+	KMOVW (R10), K3
+	KMOVW 2(R10), K4
+	KMOVW 4(R10), K5
+	JMP   groupOf2
+
+groupsDoneOf2:
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z4
+	VMOVUPS    192(R8), Z5
+	VMOVAPS    Z4, Z6
+	VPERMI2PS  Z2, Z0, Z6
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z6, (DX)
+	VMOVAPS    Z5, Z6
+	VPERMI2PS  Z2, Z0, Z6
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z6, 64(DX)
+	VMOVAPS    Z4, Z0
+	VPERMI2PS  Z3, Z1, Z0
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z0, K1, 128(DX)
+	VMOVAPS    Z5, Z0
+	VPERMI2PS  Z3, Z1, Z0
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, K2, 192(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf2
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf2
+	JMP        tileDone
 
 from3:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 8(SI), K1
+	KMOVW 10(SI), K2
+	ADDQ  $0x0c, SI
+	KMOVW (SI), K3
+	KMOVW 2(SI), K4
+	KMOVW 4(SI), K5
+	KMOVW 6(SI), K6
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
 	VMOVAPS      Z0, Z4
 	VMOVAPS      Z0, Z5
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf3
+	KMOVW        (R10), K3
+	KMOVW        2(R10), K4
+	KMOVW        4(R10), K5
+	KMOVW        6(R10), K6
 
 groupOf3:
-	MOVQ      (SI), R8
-	ADDQ      DX, R8
-	MOVQ      88(AX), R9
-	KMOVW     (BX), K1
-	VMOVUPS.Z (R8), K1, Z6
-	MOVQ      88(AX), R9
-	KMOVW     2(BX), K1
-	VMOVUPS.Z 64(R8), K1, Z7
-	MOVQ      88(AX), R9
-	KMOVW     4(BX), K1
-	VMOVUPS.Z 128(R8), K1, Z8
-	MOVQ      88(AX), R9
-	KMOVW     6(BX), K1
-	VMOVUPS.Z 192(R8), K1, Z9
-	ADDQ      $0x08, BX
-	MOVQ      8(SI), R8
-	MOVQ      24(SI), R9
-	MOVQ      112(AX), R10
-	ADDQ      160(AX), R9
-	TESTQ     R8, R8
-	JZ        list0Of3Done
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	VMOVUPS.Z  (R11), K3, Z6
+	PREFETCHT0 2112(R11)
+	VMOVUPS.Z  64(R11), K4, Z7
+	PREFETCHT0 2176(R11)
+	VMOVUPS.Z  128(R11), K5, Z8
+	PREFETCHT0 2240(R11)
+	VMOVUPS.Z  192(R11), K6, Z9
+	MOVQ       8(R8), R11
+	MOVQ       24(R8), R12
+	MOVQ       136(AX), R13
+	ADDQ       BX, R12
+	TESTQ      R11, R11
+	JZ         list0Of3Done
 
 list0Of3:
-	VBROADCASTSS (R9), Z10
-	VMOVUPS      (DI), Z11
+	VMOVUPS      (R9), Z11
+	VBROADCASTSS (R12), Z10
 	VMOVAPS      Z11, Z12
 	VPERMI2PS    Z7, Z6, Z12
 	VFMADD231PS  Z12, Z10, Z0
@@ -1783,22 +2353,22 @@ list0Of3:
 	VMOVAPS      Z11, Z11
 	VPERMI2PS    Z9, Z8, Z11
 	VFMADD231PS  Z11, Z10, Z2
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of3
 
 list0Of3Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of3Done
 
 list1Of3:
-	VBROADCASTSS (R9), Z10
-	VMOVUPS      (DI), Z11
+	VMOVUPS      (R9), Z11
+	VBROADCASTSS (R12), Z10
 	VMOVAPS      Z11, Z12
 	VPERMI2PS    Z7, Z6, Z12
 	VFMADD231PS  Z12, Z10, Z3
@@ -1808,49 +2378,85 @@ list1Of3:
 	VMOVAPS      Z11, Z11
 	VPERMI2PS    Z9, Z8, Z11
 	VFMADD231PS  Z11, Z10, Z5
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of3
 
 list1Of3Done:
-	ADDQ      $0x28, SI
-	DECQ      176(AX)
-	JNZ       groupOf3
-	MOVQ      144(AX), DX
-	ADDQ      8(CX), DX
-	MOVQ      88(AX), SI
-	VMOVUPS   128(SI), Z6
-	VPERMI2PS Z3, Z0, Z6
-	KMOVW     (BX), K1
-	VMOVUPS   Z6, K1, (DX)
-	VMOVUPS   192(SI), Z6
-	VPERMI2PS Z3, Z0, Z6
-	KMOVW     2(BX), K1
-	VMOVUPS   Z6, K1, 64(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z4, Z1, Z0
-	KMOVW     4(BX), K1
-	VMOVUPS   Z0, K1, 128(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z4, Z1, Z0
-	KMOVW     6(BX), K1
-	VMOVUPS   Z0, K1, 192(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z5, Z2, Z0
-	KMOVW     8(BX), K1
-	VMOVUPS   Z0, K1, 256(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z5, Z2, Z0
-	KMOVW     10(BX), K1
-	VMOVUPS   Z0, K1, 320(DX)
-	JMP       tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf3
+	ADDQ  $0x08, R10
+	KMOVW (R10), K3
+	KMOVW 2(R10), K4
+	KMOVW 4(R10), K5
+	KMOVW 6(R10), K6
+	JMP   groupOf3
+
+groupsDoneOf3:
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z6
+	VMOVUPS    192(R8), Z7
+	VMOVAPS    Z6, Z8
+	VPERMI2PS  Z3, Z0, Z8
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z8, (DX)
+	VMOVAPS    Z7, Z8
+	VPERMI2PS  Z3, Z0, Z8
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z8, 64(DX)
+	VMOVAPS    Z6, Z0
+	VPERMI2PS  Z4, Z1, Z0
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z0, 128(DX)
+	VMOVAPS    Z7, Z0
+	VPERMI2PS  Z4, Z1, Z0
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, 192(DX)
+	VMOVAPS    Z6, Z0
+	VPERMI2PS  Z5, Z2, Z0
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z0, K1, 256(DX)
+	VMOVAPS    Z7, Z0
+	VPERMI2PS  Z5, Z2, Z0
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z0, K2, 320(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf3
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf3
+	JMP        tileDone
 
 from4:
-	CMPQ         SI, $0x05
-	JGE          from5
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x05
+	JGE   from5
+	KMOVW 12(SI), K1
+	KMOVW 14(SI), K2
+	ADDQ  $0x10, SI
+	KMOVW (SI), K3
+	KMOVW 2(SI), K4
+	KMOVW 6(SI), K5
+	KMOVW 8(SI), K6
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf4:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
@@ -1858,40 +2464,41 @@ from4:
 	VMOVAPS      Z0, Z5
 	VMOVAPS      Z0, Z6
 	VMOVAPS      Z0, Z7
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf4
+	KMOVW        (R10), K3
+	KMOVW        2(R10), K4
+	KMOVW        6(R10), K5
+	KMOVW        8(R10), K6
 
 groupOf4:
-	MOVQ      (SI), R8
-	ADDQ      DX, R8
-	MOVQ      88(AX), R9
-	KMOVW     (BX), K1
-	VMOVUPS.Z (R8), K1, Z8
-	MOVQ      88(AX), R9
-	KMOVW     2(BX), K1
-	VMOVUPS.Z 64(R8), K1, Z9
-	MOVQ      88(AX), R9
-	KMOVW     4(BX), K1
-	VMOVUPS.Z 128(R8), K1, Z10
-	MOVQ      88(AX), R9
-	KMOVW     6(BX), K1
-	VMOVUPS.Z 192(R8), K1, Z11
-	MOVQ      88(AX), R9
-	KMOVW     8(BX), K1
-	VMOVUPS.Z 256(R8), K1, Z12
-	ADDQ      $0x0a, BX
-	MOVQ      8(SI), R8
-	MOVQ      24(SI), R9
-	MOVQ      112(AX), R10
-	ADDQ      160(AX), R9
-	TESTQ     R8, R8
-	JZ        list0Of4Done
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	VMOVUPS.Z  (R11), K3, Z8
+	PREFETCHT0 2112(R11)
+	VMOVUPS.Z  64(R11), K4, Z9
+	PREFETCHT0 2176(R11)
+	VMOVUPS    128(R11), Z10
+	PREFETCHT0 2240(R11)
+	VMOVUPS.Z  192(R11), K5, Z11
+	PREFETCHT0 2304(R11)
+	VMOVUPS.Z  256(R11), K6, Z12
+	MOVQ       8(R8), R11
+	MOVQ       24(R8), R12
+	MOVQ       136(AX), R13
+	ADDQ       BX, R12
+	TESTQ      R11, R11
+	JZ         list0Of4Done
 
 list0Of4:
-	VBROADCASTSS (R9), Z13
-	VMOVUPS      (DI), Z14
+	VMOVUPS      (R9), Z14
+	VBROADCASTSS (R12), Z13
 	VMOVAPS      Z14, Z15
 	VPERMI2PS    Z9, Z8, Z15
 	VFMADD231PS  Z15, Z13, Z0
@@ -1904,22 +2511,22 @@ list0Of4:
 	VMOVAPS      Z14, Z14
 	VPERMI2PS    Z12, Z11, Z14
 	VFMADD231PS  Z14, Z13, Z3
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of4
 
 list0Of4Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of4Done
 
 list1Of4:
-	VBROADCASTSS (R9), Z13
-	VMOVUPS      (DI), Z14
+	VMOVUPS      (R9), Z14
+	VBROADCASTSS (R12), Z13
 	VMOVAPS      Z14, Z15
 	VPERMI2PS    Z9, Z8, Z15
 	VFMADD231PS  Z15, Z13, Z4
@@ -1932,57 +2539,93 @@ list1Of4:
 	VMOVAPS      Z14, Z14
 	VPERMI2PS    Z12, Z11, Z14
 	VFMADD231PS  Z14, Z13, Z7
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of4
 
 list1Of4Done:
-	ADDQ      $0x28, SI
-	DECQ      176(AX)
-	JNZ       groupOf4
-	MOVQ      144(AX), DX
-	ADDQ      8(CX), DX
-	MOVQ      88(AX), SI
-	VMOVUPS   128(SI), Z8
-	VPERMI2PS Z4, Z0, Z8
-	KMOVW     (BX), K1
-	VMOVUPS   Z8, K1, (DX)
-	VMOVUPS   192(SI), Z8
-	VPERMI2PS Z4, Z0, Z8
-	KMOVW     2(BX), K1
-	VMOVUPS   Z8, K1, 64(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z5, Z1, Z0
-	KMOVW     4(BX), K1
-	VMOVUPS   Z0, K1, 128(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z5, Z1, Z0
-	KMOVW     6(BX), K1
-	VMOVUPS   Z0, K1, 192(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z6, Z2, Z0
-	KMOVW     8(BX), K1
-	VMOVUPS   Z0, K1, 256(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z6, Z2, Z0
-	KMOVW     10(BX), K1
-	VMOVUPS   Z0, K1, 320(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z7, Z3, Z0
-	KMOVW     12(BX), K1
-	VMOVUPS   Z0, K1, 384(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z7, Z3, Z0
-	KMOVW     14(BX), K1
-	VMOVUPS   Z0, K1, 448(DX)
-	JMP       tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf4
+	ADDQ  $0x0a, R10
+	KMOVW (R10), K3
+	KMOVW 2(R10), K4
+	KMOVW 6(R10), K5
+	KMOVW 8(R10), K6
+	JMP   groupOf4
+
+groupsDoneOf4:
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z8
+	VMOVUPS    192(R8), Z9
+	VMOVAPS    Z8, Z10
+	VPERMI2PS  Z4, Z0, Z10
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z10, (DX)
+	VMOVAPS    Z9, Z10
+	VPERMI2PS  Z4, Z0, Z10
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z10, 64(DX)
+	VMOVAPS    Z8, Z0
+	VPERMI2PS  Z5, Z1, Z0
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z0, 128(DX)
+	VMOVAPS    Z9, Z0
+	VPERMI2PS  Z5, Z1, Z0
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, 192(DX)
+	VMOVAPS    Z8, Z0
+	VPERMI2PS  Z6, Z2, Z0
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z0, 256(DX)
+	VMOVAPS    Z9, Z0
+	VPERMI2PS  Z6, Z2, Z0
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z0, 320(DX)
+	VMOVAPS    Z8, Z0
+	VPERMI2PS  Z7, Z3, Z0
+	PREFETCHT0 2432(DX)
+	VMOVUPS    Z0, K1, 384(DX)
+	VMOVAPS    Z9, Z0
+	VPERMI2PS  Z7, Z3, Z0
+	PREFETCHT0 2496(DX)
+	VMOVUPS    Z0, K2, 448(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf4
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf4
+	JMP        tileDone
 
 from5:
-	CMPQ         SI, $0x06
-	JGE          from6
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	CMPQ  CX, $0x06
+	JGE   from6
+	KMOVW 16(SI), K1
+	KMOVW 18(SI), K2
+	ADDQ  $0x14, SI
+	KMOVW (SI), K3
+	KMOVW 2(SI), K4
+	KMOVW 8(SI), K5
+	KMOVW 10(SI), K6
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf5:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
@@ -1992,43 +2635,43 @@ from5:
 	VMOVAPS      Z0, Z7
 	VMOVAPS      Z0, Z8
 	VMOVAPS      Z0, Z9
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf5
+	KMOVW        (R10), K3
+	KMOVW        2(R10), K4
+	KMOVW        8(R10), K5
+	KMOVW        10(R10), K6
 
 groupOf5:
-	MOVQ      (SI), R8
-	ADDQ      DX, R8
-	MOVQ      88(AX), R9
-	KMOVW     (BX), K1
-	VMOVUPS.Z (R8), K1, Z10
-	MOVQ      88(AX), R9
-	KMOVW     2(BX), K1
-	VMOVUPS.Z 64(R8), K1, Z11
-	MOVQ      88(AX), R9
-	KMOVW     4(BX), K1
-	VMOVUPS.Z 128(R8), K1, Z12
-	MOVQ      88(AX), R9
-	KMOVW     6(BX), K1
-	VMOVUPS.Z 192(R8), K1, Z13
-	MOVQ      88(AX), R9
-	KMOVW     8(BX), K1
-	VMOVUPS.Z 256(R8), K1, Z14
-	MOVQ      88(AX), R9
-	KMOVW     10(BX), K1
-	VMOVUPS.Z 320(R8), K1, Z15
-	ADDQ      $0x0c, BX
-	MOVQ      8(SI), R8
-	MOVQ      24(SI), R9
-	MOVQ      112(AX), R10
-	ADDQ      160(AX), R9
-	TESTQ     R8, R8
-	JZ        list0Of5Done
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	VMOVUPS.Z  (R11), K3, Z10
+	PREFETCHT0 2112(R11)
+	VMOVUPS.Z  64(R11), K4, Z11
+	PREFETCHT0 2176(R11)
+	VMOVUPS    128(R11), Z12
+	PREFETCHT0 2240(R11)
+	VMOVUPS    192(R11), Z13
+	PREFETCHT0 2304(R11)
+	VMOVUPS.Z  256(R11), K5, Z14
+	PREFETCHT0 2368(R11)
+	VMOVUPS.Z  320(R11), K6, Z15
+	MOVQ       8(R8), R11
+	MOVQ       24(R8), R12
+	MOVQ       136(AX), R13
+	ADDQ       BX, R12
+	TESTQ      R11, R11
+	JZ         list0Of5Done
 
 list0Of5:
-	VBROADCASTSS (R9), Z16
-	VMOVUPS      (DI), Z17
+	VMOVUPS      (R9), Z17
+	VBROADCASTSS (R12), Z16
 	VMOVAPS      Z17, Z18
 	VPERMI2PS    Z11, Z10, Z18
 	VFMADD231PS  Z18, Z16, Z0
@@ -2044,22 +2687,22 @@ list0Of5:
 	VMOVAPS      Z17, Z17
 	VPERMI2PS    Z15, Z14, Z17
 	VFMADD231PS  Z17, Z16, Z4
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of5
 
 list0Of5Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of5Done
 
 list1Of5:
-	VBROADCASTSS (R9), Z16
-	VMOVUPS      (DI), Z17
+	VMOVUPS      (R9), Z17
+	VBROADCASTSS (R12), Z16
 	VMOVAPS      Z17, Z18
 	VPERMI2PS    Z11, Z10, Z18
 	VFMADD231PS  Z18, Z16, Z5
@@ -2075,63 +2718,99 @@ list1Of5:
 	VMOVAPS      Z17, Z17
 	VPERMI2PS    Z15, Z14, Z17
 	VFMADD231PS  Z17, Z16, Z9
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of5
 
 list1Of5Done:
-	ADDQ      $0x28, SI
-	DECQ      176(AX)
-	JNZ       groupOf5
-	MOVQ      144(AX), DX
-	ADDQ      8(CX), DX
-	MOVQ      88(AX), SI
-	VMOVUPS   128(SI), Z10
-	VPERMI2PS Z5, Z0, Z10
-	KMOVW     (BX), K1
-	VMOVUPS   Z10, K1, (DX)
-	VMOVUPS   192(SI), Z10
-	VPERMI2PS Z5, Z0, Z10
-	KMOVW     2(BX), K1
-	VMOVUPS   Z10, K1, 64(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z6, Z1, Z0
-	KMOVW     4(BX), K1
-	VMOVUPS   Z0, K1, 128(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z6, Z1, Z0
-	KMOVW     6(BX), K1
-	VMOVUPS   Z0, K1, 192(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z7, Z2, Z0
-	KMOVW     8(BX), K1
-	VMOVUPS   Z0, K1, 256(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z7, Z2, Z0
-	KMOVW     10(BX), K1
-	VMOVUPS   Z0, K1, 320(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z8, Z3, Z0
-	KMOVW     12(BX), K1
-	VMOVUPS   Z0, K1, 384(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z8, Z3, Z0
-	KMOVW     14(BX), K1
-	VMOVUPS   Z0, K1, 448(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z9, Z4, Z0
-	KMOVW     16(BX), K1
-	VMOVUPS   Z0, K1, 512(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z9, Z4, Z0
-	KMOVW     18(BX), K1
-	VMOVUPS   Z0, K1, 576(DX)
-	JMP       tileDone
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf5
+	ADDQ  $0x0c, R10
+	KMOVW (R10), K3
+	KMOVW 2(R10), K4
+	KMOVW 8(R10), K5
+	KMOVW 10(R10), K6
+	JMP   groupOf5
+
+groupsDoneOf5:
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z10
+	VMOVUPS    192(R8), Z11
+	VMOVAPS    Z10, Z12
+	VPERMI2PS  Z5, Z0, Z12
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z12, (DX)
+	VMOVAPS    Z11, Z12
+	VPERMI2PS  Z5, Z0, Z12
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z12, 64(DX)
+	VMOVAPS    Z10, Z0
+	VPERMI2PS  Z6, Z1, Z0
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z0, 128(DX)
+	VMOVAPS    Z11, Z0
+	VPERMI2PS  Z6, Z1, Z0
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, 192(DX)
+	VMOVAPS    Z10, Z0
+	VPERMI2PS  Z7, Z2, Z0
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z0, 256(DX)
+	VMOVAPS    Z11, Z0
+	VPERMI2PS  Z7, Z2, Z0
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z0, 320(DX)
+	VMOVAPS    Z10, Z0
+	VPERMI2PS  Z8, Z3, Z0
+	PREFETCHT0 2432(DX)
+	VMOVUPS    Z0, 384(DX)
+	VMOVAPS    Z11, Z0
+	VPERMI2PS  Z8, Z3, Z0
+	PREFETCHT0 2496(DX)
+	VMOVUPS    Z0, 448(DX)
+	VMOVAPS    Z10, Z0
+	VPERMI2PS  Z9, Z4, Z0
+	PREFETCHT0 2560(DX)
+	VMOVUPS    Z0, K1, 512(DX)
+	VMOVAPS    Z11, Z0
+	VPERMI2PS  Z9, Z4, Z0
+	PREFETCHT0 2624(DX)
+	VMOVUPS    Z0, K2, 576(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf5
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf5
+	JMP        tileDone
 
 from6:
-	MOVQ         168(AX), SI
-	VBROADCASTSS (SI), Z0
+	KMOVW 20(SI), K1
+	KMOVW 22(SI), K2
+	ADDQ  $0x18, SI
+	KMOVW (SI), K3
+	KMOVW 2(SI), K4
+	KMOVW 10(SI), K5
+	KMOVW 12(SI), K6
+
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf6:
+	VBROADCASTSS (DI), Z0
 	VMOVAPS      Z0, Z1
 	VMOVAPS      Z0, Z2
 	VMOVAPS      Z0, Z3
@@ -2143,46 +2822,45 @@ from6:
 	VMOVAPS      Z0, Z9
 	VMOVAPS      Z0, Z10
 	VMOVAPS      Z0, Z11
-	MOVQ         64(AX), SI
-	MOVQ         SI, 176(AX)
-	MOVQ         72(AX), SI
-	MOVQ         80(AX), DI
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	MOVQ         SI, R10
+	CMPQ         88(AX), $0x01
+	JE           groupOf6
+	KMOVW        (R10), K3
+	KMOVW        2(R10), K4
+	KMOVW        10(R10), K5
+	KMOVW        12(R10), K6
 
 groupOf6:
-	MOVQ      (SI), R8
-	ADDQ      DX, R8
-	MOVQ      88(AX), R9
-	KMOVW     (BX), K1
-	VMOVUPS.Z (R8), K1, Z12
-	MOVQ      88(AX), R9
-	KMOVW     2(BX), K1
-	VMOVUPS.Z 64(R8), K1, Z13
-	MOVQ      88(AX), R9
-	KMOVW     4(BX), K1
-	VMOVUPS.Z 128(R8), K1, Z14
-	MOVQ      88(AX), R9
-	KMOVW     6(BX), K1
-	VMOVUPS.Z 192(R8), K1, Z15
-	MOVQ      88(AX), R9
-	KMOVW     8(BX), K1
-	VMOVUPS.Z 256(R8), K1, Z16
-	MOVQ      88(AX), R9
-	KMOVW     10(BX), K1
-	VMOVUPS.Z 320(R8), K1, Z17
-	MOVQ      88(AX), R9
-	KMOVW     12(BX), K1
-	VMOVUPS.Z 384(R8), K1, Z18
-	ADDQ      $0x0e, BX
-	MOVQ      8(SI), R8
-	MOVQ      24(SI), R9
-	MOVQ      112(AX), R10
-	ADDQ      160(AX), R9
-	TESTQ     R8, R8
-	JZ        list0Of6Done
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	VMOVUPS.Z  (R11), K3, Z12
+	PREFETCHT0 2112(R11)
+	VMOVUPS.Z  64(R11), K4, Z13
+	PREFETCHT0 2176(R11)
+	VMOVUPS    128(R11), Z14
+	PREFETCHT0 2240(R11)
+	VMOVUPS    192(R11), Z15
+	PREFETCHT0 2304(R11)
+	VMOVUPS    256(R11), Z16
+	PREFETCHT0 2368(R11)
+	VMOVUPS.Z  320(R11), K5, Z17
+	PREFETCHT0 2432(R11)
+	VMOVUPS.Z  384(R11), K6, Z18
+	MOVQ       8(R8), R11
+	MOVQ       24(R8), R12
+	MOVQ       136(AX), R13
+	ADDQ       BX, R12
+	TESTQ      R11, R11
+	JZ         list0Of6Done
 
 list0Of6:
-	VBROADCASTSS (R9), Z19
-	VMOVUPS      (DI), Z20
+	VMOVUPS      (R9), Z20
+	VBROADCASTSS (R12), Z19
 	VMOVAPS      Z20, Z21
 	VPERMI2PS    Z13, Z12, Z21
 	VFMADD231PS  Z21, Z19, Z0
@@ -2201,22 +2879,22 @@ list0Of6:
 	VMOVAPS      Z20, Z20
 	VPERMI2PS    Z18, Z17, Z20
 	VFMADD231PS  Z20, Z19, Z5
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list0Of6
 
 list0Of6Done:
-	MOVQ  16(SI), R8
-	MOVQ  32(SI), R9
-	MOVQ  112(AX), R10
-	ADDQ  160(AX), R9
-	TESTQ R8, R8
+	MOVQ  16(R8), R11
+	MOVQ  32(R8), R12
+	MOVQ  136(AX), R13
+	ADDQ  BX, R12
+	TESTQ R11, R11
 	JZ    list1Of6Done
 
 list1Of6:
-	VBROADCASTSS (R9), Z19
-	VMOVUPS      (DI), Z20
+	VMOVUPS      (R9), Z20
+	VBROADCASTSS (R12), Z19
 	VMOVAPS      Z20, Z21
 	VPERMI2PS    Z13, Z12, Z21
 	VFMADD231PS  Z21, Z19, Z6
@@ -2235,80 +2913,2019 @@ list1Of6:
 	VMOVAPS      Z20, Z20
 	VPERMI2PS    Z18, Z17, Z20
 	VFMADD231PS  Z20, Z19, Z11
-	ADDQ         $0x40, DI
-	ADDQ         R10, R9
-	DECQ         R8
+	ADDQ         R13, R12
+	ADDQ         $0x40, R9
+	DECQ         R11
 	JNZ          list1Of6
 
 list1Of6Done:
-	ADDQ      $0x28, SI
-	DECQ      176(AX)
-	JNZ       groupOf6
-	MOVQ      144(AX), DX
-	ADDQ      8(CX), DX
-	MOVQ      88(AX), SI
-	VMOVUPS   128(SI), Z12
-	VPERMI2PS Z6, Z0, Z12
-	KMOVW     (BX), K1
-	VMOVUPS   Z12, K1, (DX)
-	VMOVUPS   192(SI), Z12
-	VPERMI2PS Z6, Z0, Z12
-	KMOVW     2(BX), K1
-	VMOVUPS   Z12, K1, 64(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z7, Z1, Z0
-	KMOVW     4(BX), K1
-	VMOVUPS   Z0, K1, 128(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z7, Z1, Z0
-	KMOVW     6(BX), K1
-	VMOVUPS   Z0, K1, 192(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z8, Z2, Z0
-	KMOVW     8(BX), K1
-	VMOVUPS   Z0, K1, 256(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z8, Z2, Z0
-	KMOVW     10(BX), K1
-	VMOVUPS   Z0, K1, 320(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z9, Z3, Z0
-	KMOVW     12(BX), K1
-	VMOVUPS   Z0, K1, 384(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z9, Z3, Z0
-	KMOVW     14(BX), K1
-	VMOVUPS   Z0, K1, 448(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z10, Z4, Z0
-	KMOVW     16(BX), K1
-	VMOVUPS   Z0, K1, 512(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z10, Z4, Z0
-	KMOVW     18(BX), K1
-	VMOVUPS   Z0, K1, 576(DX)
-	VMOVUPS   128(SI), Z0
-	VPERMI2PS Z11, Z5, Z0
-	KMOVW     20(BX), K1
-	VMOVUPS   Z0, K1, 640(DX)
-	VMOVUPS   192(SI), Z0
-	VPERMI2PS Z11, Z5, Z0
-	KMOVW     22(BX), K1
-	VMOVUPS   Z0, K1, 704(DX)
+	ADDQ  $0x28, R8
+	DECQ  192(AX)
+	JZ    groupsDoneOf6
+	ADDQ  $0x0e, R10
+	KMOVW (R10), K3
+	KMOVW 2(R10), K4
+	KMOVW 10(R10), K5
+	KMOVW 12(R10), K6
+	JMP   groupOf6
+
+groupsDoneOf6:
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z12
+	VMOVUPS    192(R8), Z13
+	VMOVAPS    Z12, Z14
+	VPERMI2PS  Z6, Z0, Z14
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Z14, (DX)
+	VMOVAPS    Z13, Z14
+	VPERMI2PS  Z6, Z0, Z14
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z14, 64(DX)
+	VMOVAPS    Z12, Z0
+	VPERMI2PS  Z7, Z1, Z0
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z0, 128(DX)
+	VMOVAPS    Z13, Z0
+	VPERMI2PS  Z7, Z1, Z0
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, 192(DX)
+	VMOVAPS    Z12, Z0
+	VPERMI2PS  Z8, Z2, Z0
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z0, 256(DX)
+	VMOVAPS    Z13, Z0
+	VPERMI2PS  Z8, Z2, Z0
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z0, 320(DX)
+	VMOVAPS    Z12, Z0
+	VPERMI2PS  Z9, Z3, Z0
+	PREFETCHT0 2432(DX)
+	VMOVUPS    Z0, 384(DX)
+	VMOVAPS    Z13, Z0
+	VPERMI2PS  Z9, Z3, Z0
+	PREFETCHT0 2496(DX)
+	VMOVUPS    Z0, 448(DX)
+	VMOVAPS    Z12, Z0
+	VPERMI2PS  Z10, Z4, Z0
+	PREFETCHT0 2560(DX)
+	VMOVUPS    Z0, 512(DX)
+	VMOVAPS    Z13, Z0
+	VPERMI2PS  Z10, Z4, Z0
+	PREFETCHT0 2624(DX)
+	VMOVUPS    Z0, 576(DX)
+	VMOVAPS    Z12, Z0
+	VPERMI2PS  Z11, Z5, Z0
+	PREFETCHT0 2688(DX)
+	VMOVUPS    Z0, K1, 640(DX)
+	VMOVAPS    Z13, Z0
+	VPERMI2PS  Z11, Z5, Z0
+	PREFETCHT0 2752(DX)
+	VMOVUPS    Z0, K2, 704(DX)
+	ADDQ       24(AX), CX
+	ADDQ       32(AX), DX
+	ADDQ       128(AX), BX
+	ADDQ       152(AX), DI
+	DECQ       184(AX)
+	JNZ        rowOf6
+	MOVQ       48(AX), CX
+	ADDQ       CX, 160(AX)
+	MOVQ       56(AX), CX
+	ADDQ       CX, 168(AX)
+	DECQ       176(AX)
+	JNZ        imageOf6
 
 tileDone:
-	ADDQ $0x20, CX
-	DECQ 152(AX)
+	ADDQ $0x20, 200(AX)
+	DECQ 64(AX)
 	JNZ  tile
-	MOVQ 24(AX), CX
-	ADDQ CX, 136(AX)
-	MOVQ 32(AX), CX
-	ADDQ CX, 144(AX)
-	MOVQ 104(AX), CX
+	VZEROUPPER
+	RET
+
+// func lineWindowDotsAVX512(lineWindows *lineWindows)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·lineWindowDotsAVX512(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
+
+tile:
+	MOVQ  200(AX), CX
+	MOVQ  (AX), DX
+	MOVQ  8(AX), BX
+	MOVQ  80(AX), SI
+	ADDQ  (CX), DX
+	ADDQ  8(CX), BX
+	ADDQ  24(CX), SI
+	MOVQ  DX, 160(AX)
+	MOVQ  BX, 168(AX)
+	MOVQ  40(AX), DX
+	MOVQ  DX, 176(AX)
+	MOVQ  16(CX), CX
+	CMPQ  CX, $0x05
+	JGE   from5
+	CMPQ  CX, $0x03
+	JGE   from3
+	CMPQ  CX, $0x02
+	JGE   from2
+	KMOVW (SI), K1
+	ADDQ  $0x02, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf1:
+	PREFETCHT0 2048(DX)
+	VMOVUPS.Z  (DX), K1, Z0
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf1
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+
+groupOf1:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z1
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z2
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z3
+	VFMADD231PS Z1, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of1Done
+
+list0Of1:
+	VMOVUPS     (R8), Z3
+	VMOVUPS     (BX), Z4
+	VMOVAPS     Z3, Z3
+	VPERMI2PS   Z2, Z1, Z3
+	VFMADD231PS Z3, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of1
+
+list0Of1Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf1
+	ADDQ  $0x04, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	JMP   groupOf1
+
+groupsDoneOf1:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
 	ADDQ CX, 160(AX)
-	MOVQ 128(AX), CX
+	MOVQ 56(AX), CX
 	ADDQ CX, 168(AX)
-	DECQ 16(AX)
-	JNZ  row
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+	KMOVW 2(SI), K1
+	ADDQ  $0x04, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf2:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS.Z  64(DX), K1, Z1
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf2
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      4(R9), K4
+
+groupOf2:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z2
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z3
+	PREFETCHT0  2176(R10)
+	VMOVUPS.Z   128(R10), K4, Z4
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z5
+	VFMADD231PS Z2, Z0, Z5
+	VMULPS      Z3, Z1, Z6
+	VADDPS      Z6, Z5, Z5
+	VMOVUPS     Z5, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of2Done
+
+list0Of2:
+	VMOVUPS     (R8), Z5
+	VMOVUPS     (BX), Z6
+	VMOVAPS     Z5, Z7
+	VPERMI2PS   Z3, Z2, Z7
+	VFMADD231PS Z7, Z0, Z6
+	VMOVAPS     Z5, Z5
+	VPERMI2PS   Z4, Z3, Z5
+	VMULPS      Z5, Z1, Z5
+	VADDPS      Z5, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of2
+
+list0Of2Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf2
+	ADDQ  $0x06, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 4(R9), K4
+	JMP   groupOf2
+
+groupsDoneOf2:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+	CMPQ  CX, $0x04
+	JGE   from4
+	KMOVW 4(SI), K1
+	ADDQ  $0x06, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+	KMOVW 6(SI), K5
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf3:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS.Z  128(DX), K1, Z2
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf3
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      4(R9), K4
+	KMOVW      6(R9), K5
+
+groupOf3:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z3
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z4
+	PREFETCHT0  2176(R10)
+	VMOVUPS.Z   128(R10), K4, Z5
+	PREFETCHT0  2240(R10)
+	VMOVUPS.Z   192(R10), K5, Z6
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z7
+	VFMADD231PS Z3, Z0, Z7
+	VMULPS      Z4, Z1, Z8
+	VFMADD231PS Z5, Z2, Z7
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of3Done
+
+list0Of3:
+	VMOVUPS     (R8), Z7
+	VMOVUPS     (BX), Z8
+	VMOVAPS     Z7, Z9
+	VPERMI2PS   Z4, Z3, Z9
+	VFMADD231PS Z9, Z0, Z8
+	VMOVAPS     Z7, Z9
+	VPERMI2PS   Z5, Z4, Z9
+	VMULPS      Z9, Z1, Z9
+	VMOVAPS     Z7, Z7
+	VPERMI2PS   Z6, Z5, Z7
+	VFMADD231PS Z7, Z2, Z8
+	VADDPS      Z9, Z8, Z8
+	VMOVUPS     Z8, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of3
+
+list0Of3Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf3
+	ADDQ  $0x08, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 4(R9), K4
+	KMOVW 6(R9), K5
+	JMP   groupOf3
+
+groupsDoneOf3:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+	KMOVW 6(SI), K1
+	ADDQ  $0x08, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 6(SI), K4
+	KMOVW 8(SI), K5
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf4:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS.Z  192(DX), K1, Z3
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf4
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      6(R9), K4
+	KMOVW      8(R9), K5
+
+groupOf4:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z4
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z5
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z6
+	PREFETCHT0  2240(R10)
+	VMOVUPS.Z   192(R10), K4, Z7
+	PREFETCHT0  2304(R10)
+	VMOVUPS.Z   256(R10), K5, Z8
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z9
+	VFMADD231PS Z4, Z0, Z9
+	VMULPS      Z5, Z1, Z10
+	VFMADD231PS Z6, Z2, Z9
+	VFMADD231PS Z7, Z3, Z10
+	VADDPS      Z10, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of4Done
+
+list0Of4:
+	VMOVUPS     (R8), Z9
+	VMOVUPS     (BX), Z10
+	VMOVAPS     Z9, Z11
+	VPERMI2PS   Z5, Z4, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VMOVAPS     Z9, Z11
+	VPERMI2PS   Z6, Z5, Z11
+	VMULPS      Z11, Z1, Z11
+	VMOVAPS     Z9, Z12
+	VPERMI2PS   Z7, Z6, Z12
+	VFMADD231PS Z12, Z2, Z10
+	VMOVAPS     Z9, Z9
+	VPERMI2PS   Z8, Z7, Z9
+	VFMADD231PS Z9, Z3, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of4
+
+list0Of4Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf4
+	ADDQ  $0x0a, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 6(R9), K4
+	KMOVW 8(R9), K5
+	JMP   groupOf4
+
+groupsDoneOf4:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
+	JMP  tileDone
+
+from5:
+	CMPQ  CX, $0x07
+	JGE   from7
+	CMPQ  CX, $0x06
+	JGE   from6
+	KMOVW 8(SI), K1
+	ADDQ  $0x0a, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 8(SI), K4
+	KMOVW 10(SI), K5
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf5:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS    192(DX), Z3
+	PREFETCHT0 2304(DX)
+	VMOVUPS.Z  256(DX), K1, Z4
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf5
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      8(R9), K4
+	KMOVW      10(R9), K5
+
+groupOf5:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z5
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z6
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z7
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z8
+	PREFETCHT0  2304(R10)
+	VMOVUPS.Z   256(R10), K4, Z9
+	PREFETCHT0  2368(R10)
+	VMOVUPS.Z   320(R10), K5, Z10
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z11
+	VFMADD231PS Z5, Z0, Z11
+	VMULPS      Z6, Z1, Z12
+	VFMADD231PS Z7, Z2, Z11
+	VFMADD231PS Z8, Z3, Z12
+	VFMADD231PS Z9, Z4, Z11
+	VADDPS      Z12, Z11, Z11
+	VMOVUPS     Z11, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of5Done
+
+list0Of5:
+	VMOVUPS     (R8), Z11
+	VMOVUPS     (BX), Z12
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z6, Z5, Z13
+	VFMADD231PS Z13, Z0, Z12
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z7, Z6, Z13
+	VMULPS      Z13, Z1, Z13
+	VMOVAPS     Z11, Z14
+	VPERMI2PS   Z8, Z7, Z14
+	VFMADD231PS Z14, Z2, Z12
+	VMOVAPS     Z11, Z14
+	VPERMI2PS   Z9, Z8, Z14
+	VFMADD231PS Z14, Z3, Z13
+	VMOVAPS     Z11, Z11
+	VPERMI2PS   Z10, Z9, Z11
+	VFMADD231PS Z11, Z4, Z12
+	VADDPS      Z13, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of5
+
+list0Of5Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf5
+	ADDQ  $0x0c, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 8(R9), K4
+	KMOVW 10(R9), K5
+	JMP   groupOf5
+
+groupsDoneOf5:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf5
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf5
+	JMP  tileDone
+
+from6:
+	KMOVW 10(SI), K1
+	ADDQ  $0x0c, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 10(SI), K4
+	KMOVW 12(SI), K5
+
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf6:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS    192(DX), Z3
+	PREFETCHT0 2304(DX)
+	VMOVUPS    256(DX), Z4
+	PREFETCHT0 2368(DX)
+	VMOVUPS.Z  320(DX), K1, Z5
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf6
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      10(R9), K4
+	KMOVW      12(R9), K5
+
+groupOf6:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z6
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z7
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z8
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z9
+	PREFETCHT0  2304(R10)
+	VMOVUPS     256(R10), Z10
+	PREFETCHT0  2368(R10)
+	VMOVUPS.Z   320(R10), K4, Z11
+	PREFETCHT0  2432(R10)
+	VMOVUPS.Z   384(R10), K5, Z12
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z13
+	VFMADD231PS Z6, Z0, Z13
+	VMULPS      Z7, Z1, Z14
+	VFMADD231PS Z8, Z2, Z13
+	VFMADD231PS Z9, Z3, Z14
+	VFMADD231PS Z10, Z4, Z13
+	VFMADD231PS Z11, Z5, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of6Done
+
+list0Of6:
+	VMOVUPS     (R8), Z13
+	VMOVUPS     (BX), Z14
+	VMOVAPS     Z13, Z15
+	VPERMI2PS   Z7, Z6, Z15
+	VFMADD231PS Z15, Z0, Z14
+	VMOVAPS     Z13, Z15
+	VPERMI2PS   Z8, Z7, Z15
+	VMULPS      Z15, Z1, Z15
+	VMOVAPS     Z13, Z16
+	VPERMI2PS   Z9, Z8, Z16
+	VFMADD231PS Z16, Z2, Z14
+	VMOVAPS     Z13, Z16
+	VPERMI2PS   Z10, Z9, Z16
+	VFMADD231PS Z16, Z3, Z15
+	VMOVAPS     Z13, Z16
+	VPERMI2PS   Z11, Z10, Z16
+	VFMADD231PS Z16, Z4, Z14
+	VMOVAPS     Z13, Z13
+	VPERMI2PS   Z12, Z11, Z13
+	VFMADD231PS Z13, Z5, Z15
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of6
+
+list0Of6Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf6
+	ADDQ  $0x0e, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 10(R9), K4
+	KMOVW 12(R9), K5
+	JMP   groupOf6
+
+groupsDoneOf6:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf6
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf6
+	JMP  tileDone
+
+from7:
+	CMPQ  CX, $0x08
+	JGE   from8
+	KMOVW 12(SI), K1
+	ADDQ  $0x0e, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 12(SI), K4
+	KMOVW 14(SI), K5
+
+imageOf7:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf7:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS    192(DX), Z3
+	PREFETCHT0 2304(DX)
+	VMOVUPS    256(DX), Z4
+	PREFETCHT0 2368(DX)
+	VMOVUPS    320(DX), Z5
+	PREFETCHT0 2432(DX)
+	VMOVUPS.Z  384(DX), K1, Z6
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf7
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      12(R9), K4
+	KMOVW      14(R9), K5
+
+groupOf7:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z7
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z8
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z9
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z10
+	PREFETCHT0  2304(R10)
+	VMOVUPS     256(R10), Z11
+	PREFETCHT0  2368(R10)
+	VMOVUPS     320(R10), Z12
+	PREFETCHT0  2432(R10)
+	VMOVUPS.Z   384(R10), K4, Z13
+	PREFETCHT0  2496(R10)
+	VMOVUPS.Z   448(R10), K5, Z14
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z15
+	VFMADD231PS Z7, Z0, Z15
+	VMULPS      Z8, Z1, Z16
+	VFMADD231PS Z9, Z2, Z15
+	VFMADD231PS Z10, Z3, Z16
+	VFMADD231PS Z11, Z4, Z15
+	VFMADD231PS Z12, Z5, Z16
+	VFMADD231PS Z13, Z6, Z15
+	VADDPS      Z16, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of7Done
+
+list0Of7:
+	VMOVUPS     (R8), Z15
+	VMOVUPS     (BX), Z16
+	VMOVAPS     Z15, Z17
+	VPERMI2PS   Z8, Z7, Z17
+	VFMADD231PS Z17, Z0, Z16
+	VMOVAPS     Z15, Z17
+	VPERMI2PS   Z9, Z8, Z17
+	VMULPS      Z17, Z1, Z17
+	VMOVAPS     Z15, Z18
+	VPERMI2PS   Z10, Z9, Z18
+	VFMADD231PS Z18, Z2, Z16
+	VMOVAPS     Z15, Z18
+	VPERMI2PS   Z11, Z10, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VMOVAPS     Z15, Z18
+	VPERMI2PS   Z12, Z11, Z18
+	VFMADD231PS Z18, Z4, Z16
+	VMOVAPS     Z15, Z18
+	VPERMI2PS   Z13, Z12, Z18
+	VFMADD231PS Z18, Z5, Z17
+	VMOVAPS     Z15, Z15
+	VPERMI2PS   Z14, Z13, Z15
+	VFMADD231PS Z15, Z6, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of7
+
+list0Of7Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf7
+	ADDQ  $0x10, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 12(R9), K4
+	KMOVW 14(R9), K5
+	JMP   groupOf7
+
+groupsDoneOf7:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf7
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf7
+	JMP  tileDone
+
+from8:
+	KMOVW 14(SI), K1
+	ADDQ  $0x10, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 14(SI), K4
+	KMOVW 16(SI), K5
+
+imageOf8:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf8:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS    192(DX), Z3
+	PREFETCHT0 2304(DX)
+	VMOVUPS    256(DX), Z4
+	PREFETCHT0 2368(DX)
+	VMOVUPS    320(DX), Z5
+	PREFETCHT0 2432(DX)
+	VMOVUPS    384(DX), Z6
+	PREFETCHT0 2496(DX)
+	VMOVUPS.Z  448(DX), K1, Z7
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf8
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      14(R9), K4
+	KMOVW      16(R9), K5
+
+groupOf8:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z8
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z9
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z10
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z11
+	PREFETCHT0  2304(R10)
+	VMOVUPS     256(R10), Z12
+	PREFETCHT0  2368(R10)
+	VMOVUPS     320(R10), Z13
+	PREFETCHT0  2432(R10)
+	VMOVUPS     384(R10), Z14
+	PREFETCHT0  2496(R10)
+	VMOVUPS.Z   448(R10), K4, Z15
+	PREFETCHT0  2560(R10)
+	VMOVUPS.Z   512(R10), K5, Z16
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z17
+	VFMADD231PS Z8, Z0, Z17
+	VMULPS      Z9, Z1, Z18
+	VFMADD231PS Z10, Z2, Z17
+	VFMADD231PS Z11, Z3, Z18
+	VFMADD231PS Z12, Z4, Z17
+	VFMADD231PS Z13, Z5, Z18
+	VFMADD231PS Z14, Z6, Z17
+	VFMADD231PS Z15, Z7, Z18
+	VADDPS      Z18, Z17, Z17
+	VMOVUPS     Z17, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of8Done
+
+list0Of8:
+	VMOVUPS     (R8), Z17
+	VMOVUPS     (BX), Z18
+	VMOVAPS     Z17, Z19
+	VPERMI2PS   Z9, Z8, Z19
+	VFMADD231PS Z19, Z0, Z18
+	VMOVAPS     Z17, Z19
+	VPERMI2PS   Z10, Z9, Z19
+	VMULPS      Z19, Z1, Z19
+	VMOVAPS     Z17, Z20
+	VPERMI2PS   Z11, Z10, Z20
+	VFMADD231PS Z20, Z2, Z18
+	VMOVAPS     Z17, Z20
+	VPERMI2PS   Z12, Z11, Z20
+	VFMADD231PS Z20, Z3, Z19
+	VMOVAPS     Z17, Z20
+	VPERMI2PS   Z13, Z12, Z20
+	VFMADD231PS Z20, Z4, Z18
+	VMOVAPS     Z17, Z20
+	VPERMI2PS   Z14, Z13, Z20
+	VFMADD231PS Z20, Z5, Z19
+	VMOVAPS     Z17, Z20
+	VPERMI2PS   Z15, Z14, Z20
+	VFMADD231PS Z20, Z6, Z18
+	VMOVAPS     Z17, Z17
+	VPERMI2PS   Z16, Z15, Z17
+	VFMADD231PS Z17, Z7, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of8
+
+list0Of8Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf8
+	ADDQ  $0x12, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 14(R9), K4
+	KMOVW 16(R9), K5
+	JMP   groupOf8
+
+groupsDoneOf8:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf8
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf8
+
+tileDone:
+	ADDQ $0x20, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func lineWindowDotsStridedAVX512(lineWindows *lineWindows)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·lineWindowDotsStridedAVX512(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
+
+tile:
+	MOVQ  200(AX), CX
+	MOVQ  (AX), DX
+	MOVQ  8(AX), BX
+	MOVQ  80(AX), SI
+	ADDQ  (CX), DX
+	ADDQ  8(CX), BX
+	ADDQ  24(CX), SI
+	MOVQ  DX, 160(AX)
+	MOVQ  BX, 168(AX)
+	MOVQ  40(AX), DX
+	MOVQ  DX, 176(AX)
+	MOVQ  16(CX), CX
+	CMPQ  CX, $0x04
+	JGE   from4
+	CMPQ  CX, $0x02
+	JGE   from2
+	KMOVW (SI), K1
+	ADDQ  $0x02, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+	KMOVW 6(SI), K5
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf1:
+	PREFETCHT0 2048(DX)
+	VMOVUPS.Z  (DX), K1, Z0
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf1
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      4(R9), K4
+	KMOVW      6(R9), K5
+
+groupOf1:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	MOVQ        112(AX), R11
+	VMOVUPS     (R11), Z1
+	VMOVUPS     64(R11), Z2
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z5
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z6
+	VMOVAPS     Z1, Z3
+	VPERMI2PS   Z6, Z5, Z3
+	VMOVAPS     Z2, Z4
+	VPERMI2PS   Z6, Z5, Z4
+	PREFETCHT0  2176(R10)
+	VMOVUPS.Z   128(R10), K4, Z5
+	PREFETCHT0  2240(R10)
+	VMOVUPS.Z   192(R10), K5, Z6
+	VMOVAPS     Z1, Z1
+	VPERMI2PS   Z6, Z5, Z1
+	VMOVAPS     Z2, Z2
+	VPERMI2PS   Z6, Z5, Z2
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z5
+	VFMADD231PS Z3, Z0, Z5
+	VMOVUPS     Z5, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of1Done
+
+list0Of1:
+	VMOVUPS     (R8), Z5
+	VMOVUPS     (BX), Z6
+	VMOVAPS     Z5, Z5
+	VPERMI2PS   Z1, Z3, Z5
+	VFMADD231PS Z5, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of1
+
+list0Of1Done:
+	MOVQ  16(DI), R10
+	TESTQ R10, R10
+	JZ    list1Of1Done
+
+list1Of1:
+	VMOVUPS     (R8), Z1
+	VMOVUPS     (BX), Z3
+	VMOVAPS     Z1, Z1
+	VPERMI2PS   Z2, Z4, Z1
+	VFMADD231PS Z1, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list1Of1
+
+list1Of1Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf1
+	ADDQ  $0x08, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 4(R9), K4
+	KMOVW 6(R9), K5
+	JMP   groupOf1
+
+groupsDoneOf1:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+	CMPQ  CX, $0x03
+	JGE   from3
+	KMOVW 2(SI), K1
+	ADDQ  $0x04, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 4(SI), K4
+	KMOVW 6(SI), K5
+	KMOVW 8(SI), K6
+	KMOVW 10(SI), K7
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf2:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS.Z  64(DX), K1, Z1
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf2
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      4(R9), K4
+	KMOVW      6(R9), K5
+	KMOVW      8(R9), K6
+	KMOVW      10(R9), K7
+
+groupOf2:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	MOVQ        112(AX), R11
+	VMOVUPS     (R11), Z2
+	VMOVUPS     64(R11), Z3
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z6
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z7
+	VMOVAPS     Z2, Z4
+	VPERMI2PS   Z7, Z6, Z4
+	VMOVAPS     Z3, Z5
+	VPERMI2PS   Z7, Z6, Z5
+	PREFETCHT0  2176(R10)
+	VMOVUPS.Z   128(R10), K4, Z8
+	PREFETCHT0  2240(R10)
+	VMOVUPS.Z   192(R10), K5, Z9
+	VMOVAPS     Z2, Z6
+	VPERMI2PS   Z9, Z8, Z6
+	VMOVAPS     Z3, Z7
+	VPERMI2PS   Z9, Z8, Z7
+	PREFETCHT0  2304(R10)
+	VMOVUPS.Z   256(R10), K6, Z8
+	PREFETCHT0  2368(R10)
+	VMOVUPS.Z   320(R10), K7, Z9
+	VMOVAPS     Z2, Z2
+	VPERMI2PS   Z9, Z8, Z2
+	VMOVAPS     Z3, Z3
+	VPERMI2PS   Z9, Z8, Z3
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z8
+	VFMADD231PS Z4, Z0, Z8
+	VMULPS      Z6, Z1, Z9
+	VADDPS      Z9, Z8, Z8
+	VMOVUPS     Z8, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of2Done
+
+list0Of2:
+	VMOVUPS     (R8), Z8
+	VMOVUPS     (BX), Z9
+	VMOVAPS     Z8, Z10
+	VPERMI2PS   Z6, Z4, Z10
+	VFMADD231PS Z10, Z0, Z9
+	VMOVAPS     Z8, Z8
+	VPERMI2PS   Z2, Z6, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of2
+
+list0Of2Done:
+	MOVQ  16(DI), R10
+	TESTQ R10, R10
+	JZ    list1Of2Done
+
+list1Of2:
+	VMOVUPS     (R8), Z2
+	VMOVUPS     (BX), Z4
+	VMOVAPS     Z2, Z6
+	VPERMI2PS   Z7, Z5, Z6
+	VFMADD231PS Z6, Z0, Z4
+	VMOVAPS     Z2, Z2
+	VPERMI2PS   Z3, Z7, Z2
+	VMULPS      Z2, Z1, Z2
+	VADDPS      Z2, Z4, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list1Of2
+
+list1Of2Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf2
+	ADDQ  $0x0c, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 4(R9), K4
+	KMOVW 6(R9), K5
+	KMOVW 8(R9), K6
+	KMOVW 10(R9), K7
+	JMP   groupOf2
+
+groupsDoneOf2:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+	KMOVW 4(SI), K1
+	ADDQ  $0x06, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 8(SI), K4
+	KMOVW 10(SI), K5
+	KMOVW 12(SI), K6
+	KMOVW 14(SI), K7
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf3:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS.Z  128(DX), K1, Z2
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf3
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      8(R9), K4
+	KMOVW      10(R9), K5
+	KMOVW      12(R9), K6
+	KMOVW      14(R9), K7
+
+groupOf3:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	MOVQ        112(AX), R11
+	VMOVUPS     (R11), Z3
+	VMOVUPS     64(R11), Z4
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z7
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z8
+	VMOVAPS     Z3, Z5
+	VPERMI2PS   Z8, Z7, Z5
+	VMOVAPS     Z4, Z6
+	VPERMI2PS   Z8, Z7, Z6
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z9
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z10
+	VMOVAPS     Z3, Z7
+	VPERMI2PS   Z10, Z9, Z7
+	VMOVAPS     Z4, Z8
+	VPERMI2PS   Z10, Z9, Z8
+	PREFETCHT0  2304(R10)
+	VMOVUPS.Z   256(R10), K4, Z11
+	PREFETCHT0  2368(R10)
+	VMOVUPS.Z   320(R10), K5, Z12
+	VMOVAPS     Z3, Z9
+	VPERMI2PS   Z12, Z11, Z9
+	VMOVAPS     Z4, Z10
+	VPERMI2PS   Z12, Z11, Z10
+	PREFETCHT0  2432(R10)
+	VMOVUPS.Z   384(R10), K6, Z11
+	PREFETCHT0  2496(R10)
+	VMOVUPS.Z   448(R10), K7, Z12
+	VMOVAPS     Z3, Z3
+	VPERMI2PS   Z12, Z11, Z3
+	VMOVAPS     Z4, Z4
+	VPERMI2PS   Z12, Z11, Z4
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z11
+	VFMADD231PS Z5, Z0, Z11
+	VMULPS      Z7, Z1, Z12
+	VFMADD231PS Z9, Z2, Z11
+	VADDPS      Z12, Z11, Z11
+	VMOVUPS     Z11, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of3Done
+
+list0Of3:
+	VMOVUPS     (R8), Z11
+	VMOVUPS     (BX), Z12
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z7, Z5, Z13
+	VFMADD231PS Z13, Z0, Z12
+	VMOVAPS     Z11, Z13
+	VPERMI2PS   Z9, Z7, Z13
+	VMULPS      Z13, Z1, Z13
+	VMOVAPS     Z11, Z11
+	VPERMI2PS   Z3, Z9, Z11
+	VFMADD231PS Z11, Z2, Z12
+	VADDPS      Z13, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of3
+
+list0Of3Done:
+	MOVQ  16(DI), R10
+	TESTQ R10, R10
+	JZ    list1Of3Done
+
+list1Of3:
+	VMOVUPS     (R8), Z3
+	VMOVUPS     (BX), Z5
+	VMOVAPS     Z3, Z7
+	VPERMI2PS   Z8, Z6, Z7
+	VFMADD231PS Z7, Z0, Z5
+	VMOVAPS     Z3, Z7
+	VPERMI2PS   Z10, Z8, Z7
+	VMULPS      Z7, Z1, Z7
+	VMOVAPS     Z3, Z3
+	VPERMI2PS   Z4, Z10, Z3
+	VFMADD231PS Z3, Z2, Z5
+	VADDPS      Z7, Z5, Z5
+	VMOVUPS     Z5, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list1Of3
+
+list1Of3Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf3
+	ADDQ  $0x10, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 8(R9), K4
+	KMOVW 10(R9), K5
+	KMOVW 12(R9), K6
+	KMOVW 14(R9), K7
+	JMP   groupOf3
+
+groupsDoneOf3:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+	CMPQ  CX, $0x05
+	JGE   from5
+	KMOVW 6(SI), K1
+	ADDQ  $0x08, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 12(SI), K4
+	KMOVW 14(SI), K5
+	KMOVW 16(SI), K6
+	KMOVW 18(SI), K7
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf4:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS.Z  192(DX), K1, Z3
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf4
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      12(R9), K4
+	KMOVW      14(R9), K5
+	KMOVW      16(R9), K6
+	KMOVW      18(R9), K7
+
+groupOf4:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	MOVQ        112(AX), R11
+	VMOVUPS     (R11), Z4
+	VMOVUPS     64(R11), Z5
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z8
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z9
+	VMOVAPS     Z4, Z6
+	VPERMI2PS   Z9, Z8, Z6
+	VMOVAPS     Z5, Z7
+	VPERMI2PS   Z9, Z8, Z7
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z10
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z11
+	VMOVAPS     Z4, Z8
+	VPERMI2PS   Z11, Z10, Z8
+	VMOVAPS     Z5, Z9
+	VPERMI2PS   Z11, Z10, Z9
+	PREFETCHT0  2304(R10)
+	VMOVUPS     256(R10), Z12
+	PREFETCHT0  2368(R10)
+	VMOVUPS     320(R10), Z13
+	VMOVAPS     Z4, Z10
+	VPERMI2PS   Z13, Z12, Z10
+	VMOVAPS     Z5, Z11
+	VPERMI2PS   Z13, Z12, Z11
+	PREFETCHT0  2432(R10)
+	VMOVUPS.Z   384(R10), K4, Z14
+	PREFETCHT0  2496(R10)
+	VMOVUPS.Z   448(R10), K5, Z15
+	VMOVAPS     Z4, Z12
+	VPERMI2PS   Z15, Z14, Z12
+	VMOVAPS     Z5, Z13
+	VPERMI2PS   Z15, Z14, Z13
+	PREFETCHT0  2560(R10)
+	VMOVUPS.Z   512(R10), K6, Z14
+	PREFETCHT0  2624(R10)
+	VMOVUPS.Z   576(R10), K7, Z15
+	VMOVAPS     Z4, Z4
+	VPERMI2PS   Z15, Z14, Z4
+	VMOVAPS     Z5, Z5
+	VPERMI2PS   Z15, Z14, Z5
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z14
+	VFMADD231PS Z6, Z0, Z14
+	VMULPS      Z8, Z1, Z15
+	VFMADD231PS Z10, Z2, Z14
+	VFMADD231PS Z12, Z3, Z15
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of4Done
+
+list0Of4:
+	VMOVUPS     (R8), Z14
+	VMOVUPS     (BX), Z15
+	VMOVAPS     Z14, Z16
+	VPERMI2PS   Z8, Z6, Z16
+	VFMADD231PS Z16, Z0, Z15
+	VMOVAPS     Z14, Z16
+	VPERMI2PS   Z10, Z8, Z16
+	VMULPS      Z16, Z1, Z16
+	VMOVAPS     Z14, Z17
+	VPERMI2PS   Z12, Z10, Z17
+	VFMADD231PS Z17, Z2, Z15
+	VMOVAPS     Z14, Z14
+	VPERMI2PS   Z4, Z12, Z14
+	VFMADD231PS Z14, Z3, Z16
+	VADDPS      Z16, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of4
+
+list0Of4Done:
+	MOVQ  16(DI), R10
+	TESTQ R10, R10
+	JZ    list1Of4Done
+
+list1Of4:
+	VMOVUPS     (R8), Z4
+	VMOVUPS     (BX), Z6
+	VMOVAPS     Z4, Z8
+	VPERMI2PS   Z9, Z7, Z8
+	VFMADD231PS Z8, Z0, Z6
+	VMOVAPS     Z4, Z8
+	VPERMI2PS   Z11, Z9, Z8
+	VMULPS      Z8, Z1, Z8
+	VMOVAPS     Z4, Z10
+	VPERMI2PS   Z13, Z11, Z10
+	VFMADD231PS Z10, Z2, Z6
+	VMOVAPS     Z4, Z4
+	VPERMI2PS   Z5, Z13, Z4
+	VFMADD231PS Z4, Z3, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list1Of4
+
+list1Of4Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf4
+	ADDQ  $0x14, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 12(R9), K4
+	KMOVW 14(R9), K5
+	KMOVW 16(R9), K6
+	KMOVW 18(R9), K7
+	JMP   groupOf4
+
+groupsDoneOf4:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
+	JMP  tileDone
+
+from5:
+	CMPQ  CX, $0x06
+	JGE   from6
+	KMOVW 8(SI), K1
+	ADDQ  $0x0a, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 16(SI), K4
+	KMOVW 18(SI), K5
+	KMOVW 20(SI), K6
+	KMOVW 22(SI), K7
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf5:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS    192(DX), Z3
+	PREFETCHT0 2304(DX)
+	VMOVUPS.Z  256(DX), K1, Z4
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf5
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      16(R9), K4
+	KMOVW      18(R9), K5
+	KMOVW      20(R9), K6
+	KMOVW      22(R9), K7
+
+groupOf5:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	MOVQ        112(AX), R11
+	VMOVUPS     (R11), Z5
+	VMOVUPS     64(R11), Z6
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z9
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z10
+	VMOVAPS     Z5, Z7
+	VPERMI2PS   Z10, Z9, Z7
+	VMOVAPS     Z6, Z8
+	VPERMI2PS   Z10, Z9, Z8
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z11
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z12
+	VMOVAPS     Z5, Z9
+	VPERMI2PS   Z12, Z11, Z9
+	VMOVAPS     Z6, Z10
+	VPERMI2PS   Z12, Z11, Z10
+	PREFETCHT0  2304(R10)
+	VMOVUPS     256(R10), Z13
+	PREFETCHT0  2368(R10)
+	VMOVUPS     320(R10), Z14
+	VMOVAPS     Z5, Z11
+	VPERMI2PS   Z14, Z13, Z11
+	VMOVAPS     Z6, Z12
+	VPERMI2PS   Z14, Z13, Z12
+	PREFETCHT0  2432(R10)
+	VMOVUPS     384(R10), Z15
+	PREFETCHT0  2496(R10)
+	VMOVUPS     448(R10), Z16
+	VMOVAPS     Z5, Z13
+	VPERMI2PS   Z16, Z15, Z13
+	VMOVAPS     Z6, Z14
+	VPERMI2PS   Z16, Z15, Z14
+	PREFETCHT0  2560(R10)
+	VMOVUPS.Z   512(R10), K4, Z17
+	PREFETCHT0  2624(R10)
+	VMOVUPS.Z   576(R10), K5, Z18
+	VMOVAPS     Z5, Z15
+	VPERMI2PS   Z18, Z17, Z15
+	VMOVAPS     Z6, Z16
+	VPERMI2PS   Z18, Z17, Z16
+	PREFETCHT0  2688(R10)
+	VMOVUPS.Z   640(R10), K6, Z17
+	PREFETCHT0  2752(R10)
+	VMOVUPS.Z   704(R10), K7, Z18
+	VMOVAPS     Z5, Z5
+	VPERMI2PS   Z18, Z17, Z5
+	VMOVAPS     Z6, Z6
+	VPERMI2PS   Z18, Z17, Z6
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z17
+	VFMADD231PS Z7, Z0, Z17
+	VMULPS      Z9, Z1, Z18
+	VFMADD231PS Z11, Z2, Z17
+	VFMADD231PS Z13, Z3, Z18
+	VFMADD231PS Z15, Z4, Z17
+	VADDPS      Z18, Z17, Z17
+	VMOVUPS     Z17, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of5Done
+
+list0Of5:
+	VMOVUPS     (R8), Z17
+	VMOVUPS     (BX), Z18
+	VMOVAPS     Z17, Z19
+	VPERMI2PS   Z9, Z7, Z19
+	VFMADD231PS Z19, Z0, Z18
+	VMOVAPS     Z17, Z19
+	VPERMI2PS   Z11, Z9, Z19
+	VMULPS      Z19, Z1, Z19
+	VMOVAPS     Z17, Z20
+	VPERMI2PS   Z13, Z11, Z20
+	VFMADD231PS Z20, Z2, Z18
+	VMOVAPS     Z17, Z20
+	VPERMI2PS   Z15, Z13, Z20
+	VFMADD231PS Z20, Z3, Z19
+	VMOVAPS     Z17, Z17
+	VPERMI2PS   Z5, Z15, Z17
+	VFMADD231PS Z17, Z4, Z18
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of5
+
+list0Of5Done:
+	MOVQ  16(DI), R10
+	TESTQ R10, R10
+	JZ    list1Of5Done
+
+list1Of5:
+	VMOVUPS     (R8), Z5
+	VMOVUPS     (BX), Z7
+	VMOVAPS     Z5, Z9
+	VPERMI2PS   Z10, Z8, Z9
+	VFMADD231PS Z9, Z0, Z7
+	VMOVAPS     Z5, Z9
+	VPERMI2PS   Z12, Z10, Z9
+	VMULPS      Z9, Z1, Z9
+	VMOVAPS     Z5, Z11
+	VPERMI2PS   Z14, Z12, Z11
+	VFMADD231PS Z11, Z2, Z7
+	VMOVAPS     Z5, Z11
+	VPERMI2PS   Z16, Z14, Z11
+	VFMADD231PS Z11, Z3, Z9
+	VMOVAPS     Z5, Z5
+	VPERMI2PS   Z6, Z16, Z5
+	VFMADD231PS Z5, Z4, Z7
+	VADDPS      Z9, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list1Of5
+
+list1Of5Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf5
+	ADDQ  $0x18, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 16(R9), K4
+	KMOVW 18(R9), K5
+	KMOVW 20(R9), K6
+	KMOVW 22(R9), K7
+	JMP   groupOf5
+
+groupsDoneOf5:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf5
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf5
+	JMP  tileDone
+
+from6:
+	KMOVW 10(SI), K1
+	ADDQ  $0x0c, SI
+	KMOVW (SI), K2
+	KMOVW 2(SI), K3
+	KMOVW 20(SI), K4
+	KMOVW 22(SI), K5
+	KMOVW 24(SI), K6
+	KMOVW 26(SI), K7
+
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf6:
+	PREFETCHT0 2048(DX)
+	VMOVUPS    (DX), Z0
+	PREFETCHT0 2112(DX)
+	VMOVUPS    64(DX), Z1
+	PREFETCHT0 2176(DX)
+	VMOVUPS    128(DX), Z2
+	PREFETCHT0 2240(DX)
+	VMOVUPS    192(DX), Z3
+	PREFETCHT0 2304(DX)
+	VMOVUPS    256(DX), Z4
+	PREFETCHT0 2368(DX)
+	VMOVUPS.Z  320(DX), K1, Z5
+	MOVQ       88(AX), DI
+	MOVQ       DI, 192(AX)
+	MOVQ       96(AX), DI
+	MOVQ       104(AX), R8
+	MOVQ       SI, R9
+	CMPQ       88(AX), $0x01
+	JE         groupOf6
+	KMOVW      (R9), K2
+	KMOVW      2(R9), K3
+	KMOVW      20(R9), K4
+	KMOVW      22(R9), K5
+	KMOVW      24(R9), K6
+	KMOVW      26(R9), K7
+
+groupOf6:
+	MOVQ        (DI), R10
+	ADDQ        CX, R10
+	MOVQ        112(AX), R11
+	VMOVUPS     (R11), Z6
+	VMOVUPS     64(R11), Z7
+	PREFETCHT0  2048(R10)
+	VMOVUPS.Z   (R10), K2, Z10
+	PREFETCHT0  2112(R10)
+	VMOVUPS.Z   64(R10), K3, Z11
+	VMOVAPS     Z6, Z8
+	VPERMI2PS   Z11, Z10, Z8
+	VMOVAPS     Z7, Z9
+	VPERMI2PS   Z11, Z10, Z9
+	PREFETCHT0  2176(R10)
+	VMOVUPS     128(R10), Z12
+	PREFETCHT0  2240(R10)
+	VMOVUPS     192(R10), Z13
+	VMOVAPS     Z6, Z10
+	VPERMI2PS   Z13, Z12, Z10
+	VMOVAPS     Z7, Z11
+	VPERMI2PS   Z13, Z12, Z11
+	PREFETCHT0  2304(R10)
+	VMOVUPS     256(R10), Z14
+	PREFETCHT0  2368(R10)
+	VMOVUPS     320(R10), Z15
+	VMOVAPS     Z6, Z12
+	VPERMI2PS   Z15, Z14, Z12
+	VMOVAPS     Z7, Z13
+	VPERMI2PS   Z15, Z14, Z13
+	PREFETCHT0  2432(R10)
+	VMOVUPS     384(R10), Z16
+	PREFETCHT0  2496(R10)
+	VMOVUPS     448(R10), Z17
+	VMOVAPS     Z6, Z14
+	VPERMI2PS   Z17, Z16, Z14
+	VMOVAPS     Z7, Z15
+	VPERMI2PS   Z17, Z16, Z15
+	PREFETCHT0  2560(R10)
+	VMOVUPS     512(R10), Z18
+	PREFETCHT0  2624(R10)
+	VMOVUPS     576(R10), Z19
+	VMOVAPS     Z6, Z16
+	VPERMI2PS   Z19, Z18, Z16
+	VMOVAPS     Z7, Z17
+	VPERMI2PS   Z19, Z18, Z17
+	PREFETCHT0  2688(R10)
+	VMOVUPS.Z   640(R10), K4, Z20
+	PREFETCHT0  2752(R10)
+	VMOVUPS.Z   704(R10), K5, Z21
+	VMOVAPS     Z6, Z18
+	VPERMI2PS   Z21, Z20, Z18
+	VMOVAPS     Z7, Z19
+	VPERMI2PS   Z21, Z20, Z19
+	PREFETCHT0  2816(R10)
+	VMOVUPS.Z   768(R10), K6, Z20
+	PREFETCHT0  2880(R10)
+	VMOVUPS.Z   832(R10), K7, Z21
+	VMOVAPS     Z6, Z6
+	VPERMI2PS   Z21, Z20, Z6
+	VMOVAPS     Z7, Z7
+	VPERMI2PS   Z21, Z20, Z7
+	MOVQ        8(DI), R10
+	VMOVUPS     (BX), Z20
+	VFMADD231PS Z8, Z0, Z20
+	VMULPS      Z10, Z1, Z21
+	VFMADD231PS Z12, Z2, Z20
+	VFMADD231PS Z14, Z3, Z21
+	VFMADD231PS Z16, Z4, Z20
+	VFMADD231PS Z18, Z5, Z21
+	VADDPS      Z21, Z20, Z20
+	VMOVUPS     Z20, (BX)
+	ADDQ        $0x40, BX
+	DECQ        R10
+	JZ          list0Of6Done
+
+list0Of6:
+	VMOVUPS     (R8), Z20
+	VMOVUPS     (BX), Z21
+	VMOVAPS     Z20, Z22
+	VPERMI2PS   Z10, Z8, Z22
+	VFMADD231PS Z22, Z0, Z21
+	VMOVAPS     Z20, Z22
+	VPERMI2PS   Z12, Z10, Z22
+	VMULPS      Z22, Z1, Z22
+	VMOVAPS     Z20, Z23
+	VPERMI2PS   Z14, Z12, Z23
+	VFMADD231PS Z23, Z2, Z21
+	VMOVAPS     Z20, Z23
+	VPERMI2PS   Z16, Z14, Z23
+	VFMADD231PS Z23, Z3, Z22
+	VMOVAPS     Z20, Z23
+	VPERMI2PS   Z18, Z16, Z23
+	VFMADD231PS Z23, Z4, Z21
+	VMOVAPS     Z20, Z20
+	VPERMI2PS   Z6, Z18, Z20
+	VFMADD231PS Z20, Z5, Z22
+	VADDPS      Z22, Z21, Z21
+	VMOVUPS     Z21, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list0Of6
+
+list0Of6Done:
+	MOVQ  16(DI), R10
+	TESTQ R10, R10
+	JZ    list1Of6Done
+
+list1Of6:
+	VMOVUPS     (R8), Z6
+	VMOVUPS     (BX), Z8
+	VMOVAPS     Z6, Z10
+	VPERMI2PS   Z11, Z9, Z10
+	VFMADD231PS Z10, Z0, Z8
+	VMOVAPS     Z6, Z10
+	VPERMI2PS   Z13, Z11, Z10
+	VMULPS      Z10, Z1, Z10
+	VMOVAPS     Z6, Z12
+	VPERMI2PS   Z15, Z13, Z12
+	VFMADD231PS Z12, Z2, Z8
+	VMOVAPS     Z6, Z12
+	VPERMI2PS   Z17, Z15, Z12
+	VFMADD231PS Z12, Z3, Z10
+	VMOVAPS     Z6, Z12
+	VPERMI2PS   Z19, Z17, Z12
+	VFMADD231PS Z12, Z4, Z8
+	VMOVAPS     Z6, Z6
+	VPERMI2PS   Z7, Z19, Z6
+	VFMADD231PS Z6, Z5, Z10
+	VADDPS      Z10, Z8, Z8
+	VMOVUPS     Z8, (BX)
+	ADDQ        $0x40, BX
+	ADDQ        $0x40, R8
+	DECQ        R10
+	JNZ         list1Of6
+
+list1Of6Done:
+	ADDQ  $0x28, DI
+	DECQ  192(AX)
+	JZ    groupsDoneOf6
+	ADDQ  $0x1c, R9
+	KMOVW (R9), K2
+	KMOVW 2(R9), K3
+	KMOVW 20(R9), K4
+	KMOVW 22(R9), K5
+	KMOVW 24(R9), K6
+	KMOVW 26(R9), K7
+	JMP   groupOf6
+
+groupsDoneOf6:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf6
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf6
+
+tileDone:
+	ADDQ $0x20, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
 	VZEROUPPER
 	RET

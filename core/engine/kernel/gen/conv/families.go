@@ -30,7 +30,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "small", Emit: small, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/lines",
-		isa.Family{Name: "lines", Emit: lines, ISAs: isa.Each},
+		isa.Family{Name: "lines", Emit: lines, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "window_lines", Emit: lineWindows, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/interleaved",
@@ -63,8 +63,6 @@ var Numbered = []isa.Numbered{
 	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
 	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
 	{Folder: "conv/planes", Base: "slideDots", Doc: "computes sums for the part of a filter of that number with vectors of so many lanes.", Most: len(slideParts)},
-	{Folder: "conv/lines", Base: "lineTaps", Doc: "convolves rows with vectors of so many lanes.", Most: 1},
-	{Folder: "conv/lines", Base: "lineDots", Doc: "adds sums for that many taps along rows with vectors of so many lanes.", Most: lineDotTaps},
 	{Folder: "conv/interleaved", Base: "pixelDots", Doc: "adds sums for that many weights with vectors of so many lanes.", Most: interleavedMost},
 	{Folder: "conv/interleaved", Base: "pixelDotsPair", Struct: "pixelDots", Doc: "adds sums for that many weights of two outputs of each channel with vectors of so many lanes.", Most: interleavedPairs},
 }
@@ -140,7 +138,7 @@ var Layouts = []isa.Layout{
 	}},
 	{Folder: "conv/lines", Name: "lineTile", Fields: []isa.Field{{Name: "x", Offset: liX}, {Name: "y", Offset: liY}, {Name: "vectors", Offset: liVectors}, {Name: "masks", Offset: liMasks}}},
 	{Folder: "conv/lines", Name: "lineWindows", Fields: []isa.Field{
-		{Name: "x", Offset: lwX}, {Name: "y", Offset: lwY}, {Name: "rows", Offset: lwRows}, {Name: "xRow", Offset: lwXRow}, {Name: "yRow", Offset: lwYRow}, {Name: "tiles", Offset: lwTiles}, {Name: "table", Offset: lwTable}, {Name: "masks", Offset: lwMasks}, {Name: "groups", Offset: lwGroups}, {Name: "list", Offset: lwList}, {Name: "orders", Offset: lwOrders}, {Name: "pairs", Offset: lwPairs}, {Name: "weights", Offset: lwWeights}, {Name: "weightsRow", Offset: lwWeightsRow}, {Name: "weightNext", Offset: lwWeightNext}, {Name: "bias", Offset: lwBias}, {Name: "biasRow", Offset: lwBiasRow}, {Name: "xAt", Offset: lwXAt}, {Name: "yAt", Offset: lwYAt}, {Name: "left", Offset: lwLeft}, {Name: "weightsAt", Offset: lwWeightsAt}, {Name: "biasAt", Offset: lwBiasAt}, {Name: "groupsLeft", Offset: lwGroupsLeft},
+		{Name: "x", Offset: lwX}, {Name: "y", Offset: lwY}, {Name: "rows", Offset: lwRows}, {Name: "xRow", Offset: lwXRow}, {Name: "yRow", Offset: lwYRow}, {Name: "images", Offset: lwImages}, {Name: "xImage", Offset: lwXImage}, {Name: "yImage", Offset: lwYImage}, {Name: "tiles", Offset: lwTiles}, {Name: "table", Offset: lwTable}, {Name: "masks", Offset: lwMasks}, {Name: "groups", Offset: lwGroups}, {Name: "list", Offset: lwList}, {Name: "orders", Offset: lwOrders}, {Name: "pairs", Offset: lwPairs}, {Name: "weights", Offset: lwWeights}, {Name: "weightsRow", Offset: lwWeightsRow}, {Name: "weightNext", Offset: lwWeightNext}, {Name: "bias", Offset: lwBias}, {Name: "biasRow", Offset: lwBiasRow}, {Name: "xAt", Offset: lwXAt}, {Name: "yAt", Offset: lwYAt}, {Name: "imagesLeft", Offset: lwImagesLeft}, {Name: "rowsLeft", Offset: lwRowsLeft}, {Name: "groupsLeft", Offset: lwGroupsLeft}, {Name: "tileAt", Offset: lwTileAt},
 	}},
 	{Folder: "conv/lines", Name: "windowTile", Fields: []isa.Field{{Name: "x", Offset: wiX}, {Name: "y", Offset: wiY}, {Name: "vectors", Offset: wiVectors}, {Name: "masks", Offset: wiMasks}}},
 	{Folder: "conv/lines", Name: "windowGroup", Fields: []isa.Field{{Name: "x", Offset: wgX}, {Name: "taps", Offset: wgTaps}, {Name: "weights", Offset: wgWeights}}},

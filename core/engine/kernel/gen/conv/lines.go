@@ -52,7 +52,7 @@ func loadMasked(a *isa.Asm, mask, m operand.Mem, v reg.VecVirtual) {
 // lineTaps computes tiles of some vectors of a row, one tap after the other. Tiles of no whole vector are one of which each tap sees
 // the lanes of a mask.
 func lineTaps(a *isa.Asm) {
-	a.Kernel("lineTaps1", "func(lineTaps *byte)", "convolves rows of channels.")
+	a.Kernel("lineTaps", "func(lineTaps *byte)", "convolves rows of channels.")
 	t := a.Gp("lineTaps")
 	copyFields(a, t, [2]int{ltX, ltXAt}, [2]int{ltY, ltYAt}, [2]int{ltWeights, ltWeightsAt}, [2]int{ltBias, ltBiasAt})
 	a.Label("channel")
