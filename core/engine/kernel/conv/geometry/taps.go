@@ -15,15 +15,12 @@ type Taps struct {
 	whole    bool  // p is the image
 	back     bool
 	single   bool // one tap, which sees no padding
-	turned   bool // in squares of taps and pixels: a row without padding beside it
 	pixels   int  // of a block that is gathered
 	count    int  // of blocks
 	sources  int  // the vectors from which one is picked
 	blocks   []tapBlock
-	orders   []int32 // [blocks][taps][sources][lanes]
-	groups   []tapGroup
-	places   [turnedPixels]int // of pixels that are turned
-	planes   []float32         // see lastPlanes
+	orders   []int32   // [blocks][taps][sources][lanes]
+	planes   []float32 // see lastPlanes
 }
 
 // tapRows is a call of the kernels. All steps are bytes: of src and dst from a plane to the next, and from a row to the
@@ -36,17 +33,9 @@ type tapRows struct {
 	tap                        int
 	table                      *tapBlock
 	orders                     *int32
-	pixels                     *int // turning: bytes from a block's first pixel to each of its eight
-	groups                     *tapGroup
 	srcPlaneAt, dstPlaneAt     int // the kernel's own: addresses that may lie behind the memory
 	last                       int // spreading: vectors of zeros behind the last row of a plane, as blocks are of others
 }
-
-// tapGroup is four taps that are turned at once: bytes to them in src and dst.
-type tapGroup struct{ src, dst int }
-
-// What is turned at once: pixels and taps.
-const turnedPixels, turnedTaps = 8, 4
 
 // tapSources is from how many vectors a block is gathered at most.
 const tapSources = 4
@@ -73,12 +62,6 @@ func NewTaps(p *Shape, back bool) Taps {
 	}
 	if p.OutW() < kernel.Lanes() && p.H*p.W <= mostWhole {
 		if w := (Taps{p: *p, image: *p, back: back, whole: true, single: single}); w.fit() && w.cycles() < t.cycles() {
-			t = w
-		}
-	}
-	if !back && p.PadW == 0 && p.DilationW() == 1 && p.S >= turnedTaps {
-		w := Taps{p: row, image: *p, turned: true, count: kernel.CeilDiv(p.OutW(), turnedPixels), sources: 1}
-		if w.cycles() < t.cycles() {
 			t = w
 		}
 	}
@@ -196,10 +179,6 @@ func (t *Taps) fit() bool {
 // Picks is how many blocks an image of one channel is copied in, and from how many vectors their lanes are picked.
 func (t *Taps) Picks() (blocks, picks int) {
 	blocks, picks = t.count, t.count*t.taps()*t.sources
-	if t.turned {
-		const group = 5 // takes as long as so many picks
-		picks = t.count * t.turnedGroups() * group
-	}
 	if !t.whole {
 		blocks, picks = blocks*t.image.R*t.image.OutH(), picks*t.image.R*t.image.OutH()
 	}
@@ -216,15 +195,9 @@ func (t *Taps) cycles() int {
 	return block*blocks + picks
 }
 
-// turnedGroups is how many groups of taps are turned: the last may overlap the one before.
-func (t *Taps) turnedGroups() int { return kernel.CeilDiv(t.p.S, turnedTaps) }
-
 // Elems is the room for the tables.
 func (t *Taps) Elems() int {
-	const block, group = int(unsafe.Sizeof(tapBlock{}) / 4), int(unsafe.Sizeof(tapGroup{}) / 4)
-	if t.turned {
-		return t.count*block + t.turnedGroups()*group
-	}
+	const block = int(unsafe.Sizeof(tapBlock{}) / 4)
 	return t.count*(block+t.taps()*t.sources*kernel.Lanes()) + t.lastElems()
 }
 
@@ -234,11 +207,6 @@ func (t *Taps) SetTables(room []float32) {
 	lanes := kernel.Lanes()
 	t.blocks = unsafe.Slice((*tapBlock)(unsafe.Pointer(&room[0])), t.count)
 	room = room[t.count*block:]
-	if t.turned {
-		t.groups = unsafe.Slice((*tapGroup)(unsafe.Pointer(&room[0])), t.turnedGroups())
-		t.setTurned()
-		return
-	}
 	t.orders = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), t.count*t.taps()*t.sources*lanes)
 	t.planes = room[len(t.orders):]
 	for i := range t.orders {
@@ -261,18 +229,6 @@ func (t *Taps) SetTables(room []float32) {
 	})
 	if t.single && !t.back && t.sources > 1 && kernel.Wide() {
 		t.joinOrders()
-	}
-}
-
-// setTurned makes the tables of a row that is turned. Pixels behind its last are that one again.
-func (t *Taps) setTurned() {
-	out := t.p.OutW()
-	for i := range t.blocks {
-		first := max(0, min(i*turnedPixels, out-turnedPixels))
-		t.blocks[i] = tapBlock{src: 4 * first * t.p.StrideW, dst: 4 * first}
-	}
-	for i := range t.places {
-		t.places[i] = 4 * min(i, out-1) * t.p.StrideW
 	}
 }
 
@@ -406,23 +362,12 @@ func (t *Taps) coversRows() bool {
 }
 
 func (t *Taps) call(line int) tapRows {
-	if t.turned {
-		for i := range t.groups {
-			tap := min(i*turnedTaps, t.p.S-turnedTaps)
-			t.groups[i] = tapGroup{src: 4 * tap, dst: 4 * tap * line}
-		}
-		return tapRows{blocks: len(t.blocks), taps: len(t.groups), tap: 4 * line, table: &t.blocks[0], groups: &t.groups[0], pixels: &t.places[0]}
-	}
 	return tapRows{blocks: len(t.blocks), taps: t.taps(), tap: 4 * line, table: &t.blocks[0], orders: &t.orders[0]}
 }
 
 // gather runs the kernel.
 func (t *Taps) gather(c *tapRows) {
-	switch {
-	case t.turned:
-		vecTurnTaps(c)
-		return
-	case t.single:
+	if t.single {
 		t.pick(c)
 		return
 	}

@@ -179,9 +179,13 @@ func vecScatterTaps(tapRows *tapRows) {
 	}
 }
 
-// vecTurnTaps copies what each tap of a row sees of rows of planes: of eight pixels, for four taps after the other. It may write seven elements behind a row.
-func vecTurnTaps(tapRows *tapRows) {
-	turnTapsAVX2(tapRows)
+// vecWindowTaps copies what the taps of windows see: of as many pixels as a vector has lanes, for four taps after the other.
+func vecWindowTaps(windowTaps *windowTaps) {
+	if kernel.Wide() {
+		windowTapsAVX512(windowTaps)
+	} else {
+		windowTapsAVX2(windowTaps)
+	}
 }
 
 // vecViewRows copies rows of planes, shifted. It may write zeros behind a row.

@@ -119,9 +119,9 @@ func vecScatterTaps(tapRows *tapRows) {
 	scatterTapsNEON(tapRows)
 }
 
-// vecTurnTaps copies what each tap of a row sees of rows of planes: of eight pixels, for four taps after the other. It may write seven elements behind a row.
-func vecTurnTaps(tapRows *tapRows) {
-	turnTapsNEON(tapRows)
+// vecWindowTaps copies what the taps of windows see: of as many pixels as a vector has lanes, for four taps after the other.
+func vecWindowTaps(windowTaps *windowTaps) {
+	windowTapsNEON(windowTaps)
 }
 
 // vecViewRows copies rows of planes, shifted. It may write zeros behind a row.

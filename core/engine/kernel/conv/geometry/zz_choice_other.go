@@ -121,8 +121,8 @@ func vecScatterTaps(tapRows *tapRows) {
 	kernel.NoVectors()
 }
 
-// vecTurnTaps copies what each tap of a row sees of rows of planes: of eight pixels, for four taps after the other. It may write seven elements behind a row.
-func vecTurnTaps(tapRows *tapRows) {
+// vecWindowTaps copies what the taps of windows see: of as many pixels as a vector has lanes, for four taps after the other.
+func vecWindowTaps(windowTaps *windowTaps) {
 	kernel.NoVectors()
 }
 

@@ -54,11 +54,31 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.tap)-80]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.table)-88]
 	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.orders)-96]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.pixels)-104]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.groups)-112]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcPlaneAt)-120]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstPlaneAt)-128]
-	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.last)-136]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.srcPlaneAt)-104]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.dstPlaneAt)-112]
+	_ = [1]byte{}[unsafe.Offsetof(tapRows{}.last)-120]
+)
+
+// The offsets at which the assembly reads windowTaps: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.units)-0]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.blocks)-8]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.overlap)-16]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.groups)-24]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.src)-32]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.dst)-40]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.srcUnit)-48]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.dstUnit)-56]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.tap)-64]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.places)-72]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.table)-80]
+	_ = [1]byte{}[unsafe.Offsetof(windowTaps{}.blocksLeft)-88]
+)
+
+// The offsets at which the assembly reads tapGroup: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(tapGroup{}.src)-0]
+	_ = [1]byte{}[unsafe.Offsetof(tapGroup{}.dst)-8]
 )
 
 // The offsets at which the assembly reads tapBlock: each index is 0.

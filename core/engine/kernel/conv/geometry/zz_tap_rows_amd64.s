@@ -7,13 +7,13 @@
 TEXT ·gatherTaps1AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -50,9 +50,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -68,13 +68,13 @@ TEXT ·pickRows1AVX2(SB), NOSPLIT, $0-8
 	MOVQ    16(CX), CX
 	VMOVUPS (CX), Y1
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -86,9 +86,9 @@ row:
 	DECQ       BX
 	JNZ        row
 	MOVQ       48(AX), CX
-	ADDQ       CX, 120(AX)
+	ADDQ       CX, 104(AX)
 	MOVQ       64(AX), CX
-	ADDQ       CX, 128(AX)
+	ADDQ       CX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -100,18 +100,18 @@ TEXT ·spreadRows1AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VXORPS  Y0, Y0, Y0
 	VMOVUPS (DX), Y1
 	MOVQ    (CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), SI
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), SI
 	MOVQ 8(AX), DI
 
 row:
@@ -138,9 +138,9 @@ whole:
 	DECQ DI
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -151,13 +151,13 @@ whole:
 TEXT ·gatherTaps2AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -200,9 +200,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -221,13 +221,13 @@ TEXT ·pickRows2AVX2(SB), NOSPLIT, $0-8
 	MOVQ    24(CX), CX
 	VMOVUPS (CX), Y3
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -242,9 +242,9 @@ row:
 	DECQ       BX
 	JNZ        row
 	MOVQ       48(AX), CX
-	ADDQ       CX, 120(AX)
+	ADDQ       CX, 104(AX)
 	MOVQ       64(AX), CX
-	ADDQ       CX, 128(AX)
+	ADDQ       CX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -256,20 +256,20 @@ TEXT ·spreadRows2AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VXORPS  Y0, Y0, Y0
 	VMOVUPS (DX), Y1
 	MOVQ    (CX), SI
 	VMOVUPS 32(DX), Y2
 	MOVQ    48(CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), DI
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), DI
 	MOVQ 8(AX), R8
 
 row:
@@ -300,9 +300,9 @@ whole:
 	DECQ R8
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -313,13 +313,13 @@ whole:
 TEXT ·gatherTaps3AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -368,9 +368,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -392,13 +392,13 @@ TEXT ·pickRows3AVX2(SB), NOSPLIT, $0-8
 	MOVQ    32(CX), CX
 	VMOVUPS (CX), Y5
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -416,9 +416,9 @@ row:
 	DECQ       BX
 	JNZ        row
 	MOVQ       48(AX), CX
-	ADDQ       CX, 120(AX)
+	ADDQ       CX, 104(AX)
 	MOVQ       64(AX), CX
-	ADDQ       CX, 128(AX)
+	ADDQ       CX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -430,7 +430,7 @@ TEXT ·spreadRows3AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VXORPS  Y0, Y0, Y0
 	VMOVUPS (DX), Y1
 	MOVQ    (CX), SI
@@ -439,13 +439,13 @@ TEXT ·spreadRows3AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS 64(DX), Y3
 	MOVQ    96(CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), R8
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), R8
 	MOVQ 8(AX), R9
 
 row:
@@ -480,9 +480,9 @@ whole:
 	DECQ R9
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -493,13 +493,13 @@ whole:
 TEXT ·gatherTaps4AVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -554,9 +554,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -581,13 +581,13 @@ TEXT ·pickRows4AVX2(SB), NOSPLIT, $0-8
 	MOVQ    40(CX), CX
 	VMOVUPS (CX), Y7
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -608,9 +608,9 @@ row:
 	DECQ       BX
 	JNZ        row
 	MOVQ       48(AX), CX
-	ADDQ       CX, 120(AX)
+	ADDQ       CX, 104(AX)
 	MOVQ       64(AX), CX
-	ADDQ       CX, 128(AX)
+	ADDQ       CX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -622,7 +622,7 @@ TEXT ·spreadRows4AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VXORPS  Y0, Y0, Y0
 	VMOVUPS (DX), Y1
 	MOVQ    (CX), SI
@@ -633,13 +633,13 @@ TEXT ·spreadRows4AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS 96(DX), Y4
 	MOVQ    144(CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), R9
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), R9
 	MOVQ 8(AX), R10
 
 row:
@@ -678,9 +678,9 @@ whole:
 	DECQ R10
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -691,13 +691,13 @@ whole:
 TEXT ·scatterTapsAVX2(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -760,9 +760,9 @@ stored1:
 	DECQ BX
 	JNZ  row
 	MOVQ 48(AX), CX
-	ADDQ CX, 120(AX)
+	ADDQ CX, 104(AX)
 	MOVQ 64(AX), CX
-	ADDQ CX, 128(AX)
+	ADDQ CX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -773,13 +773,13 @@ stored1:
 TEXT ·gatherTaps1AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -815,9 +815,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -833,13 +833,13 @@ TEXT ·pickRows1AVX512(SB), NOSPLIT, $0-8
 	MOVQ    16(CX), CX
 	KMOVW   CX, K1
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -851,9 +851,9 @@ row:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -865,18 +865,18 @@ TEXT ·spreadRows1AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VPXORD  Z0, Z0, Z0
 	VMOVUPS (DX), Z1
 	MOVQ    (CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), SI
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), SI
 	MOVQ 8(AX), DI
 
 row:
@@ -902,9 +902,9 @@ whole:
 	DECQ DI
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -915,13 +915,13 @@ whole:
 TEXT ·gatherTaps2AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -962,9 +962,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -983,13 +983,13 @@ TEXT ·pickRows2AVX512(SB), NOSPLIT, $0-8
 	MOVQ    24(CX), CX
 	KMOVW   CX, K2
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -1002,9 +1002,9 @@ row:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -1016,20 +1016,20 @@ TEXT ·spreadRows2AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VPXORD  Z0, Z0, Z0
 	VMOVUPS (DX), Z1
 	MOVQ    (CX), SI
 	VMOVUPS 64(DX), Z2
 	MOVQ    48(CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), DI
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), DI
 	MOVQ 8(AX), R8
 
 row:
@@ -1058,9 +1058,9 @@ whole:
 	DECQ R8
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -1071,13 +1071,13 @@ whole:
 TEXT ·gatherTaps3AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -1123,9 +1123,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -1147,13 +1147,13 @@ TEXT ·pickRows3AVX512(SB), NOSPLIT, $0-8
 	MOVQ    32(CX), CX
 	KMOVW   CX, K3
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -1168,9 +1168,9 @@ row:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -1182,7 +1182,7 @@ TEXT ·spreadRows3AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VPXORD  Z0, Z0, Z0
 	VMOVUPS (DX), Z1
 	MOVQ    (CX), SI
@@ -1191,13 +1191,13 @@ TEXT ·spreadRows3AVX512(SB), NOSPLIT, $0-8
 	VMOVUPS 128(DX), Z3
 	MOVQ    96(CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), R8
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), R8
 	MOVQ 8(AX), R9
 
 row:
@@ -1229,9 +1229,9 @@ whole:
 	DECQ R9
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -1242,13 +1242,13 @@ whole:
 TEXT ·gatherTaps4AVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -1299,9 +1299,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -1326,13 +1326,13 @@ TEXT ·pickRows4AVX512(SB), NOSPLIT, $0-8
 	MOVQ    40(CX), CX
 	KMOVW   CX, K4
 	MOVQ    32(AX), CX
-	MOVQ    CX, 120(AX)
+	MOVQ    CX, 104(AX)
 	MOVQ    40(AX), CX
-	MOVQ    CX, 128(AX)
+	MOVQ    CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -1349,9 +1349,9 @@ row:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER
@@ -1363,7 +1363,7 @@ TEXT ·spreadRows4AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
 	MOVQ    96(AX), DX
-	MOVQ    136(AX), BX
+	MOVQ    120(AX), BX
 	VPXORD  Z0, Z0, Z0
 	VMOVUPS (DX), Z1
 	MOVQ    (CX), SI
@@ -1374,13 +1374,13 @@ TEXT ·spreadRows4AVX512(SB), NOSPLIT, $0-8
 	VMOVUPS 192(DX), Z4
 	MOVQ    144(CX), CX
 	MOVQ    32(AX), DX
-	MOVQ    DX, 120(AX)
+	MOVQ    DX, 104(AX)
 	MOVQ    40(AX), DX
-	MOVQ    DX, 128(AX)
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 120(AX), DX
-	MOVQ 128(AX), R9
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), R9
 	MOVQ 8(AX), R10
 
 row:
@@ -1415,9 +1415,9 @@ whole:
 	DECQ R10
 	JNZ  row
 	MOVQ 48(AX), DX
-	ADDQ DX, 120(AX)
+	ADDQ DX, 104(AX)
 	MOVQ 64(AX), DX
-	ADDQ DX, 128(AX)
+	ADDQ DX, 112(AX)
 	DECQ (AX)
 	JNZ  plane
 	VZEROUPPER
@@ -1428,13 +1428,13 @@ whole:
 TEXT ·scatterTapsAVX512(SB), NOSPLIT, $0-8
 	MOVQ tapRows+0(FP), AX
 	MOVQ 32(AX), CX
-	MOVQ CX, 120(AX)
+	MOVQ CX, 104(AX)
 	MOVQ 40(AX), CX
-	MOVQ CX, 128(AX)
+	MOVQ CX, 112(AX)
 
 plane:
-	MOVQ 120(AX), CX
-	MOVQ 128(AX), DX
+	MOVQ 104(AX), CX
+	MOVQ 112(AX), DX
 	MOVQ 8(AX), BX
 
 row:
@@ -1469,9 +1469,9 @@ tap:
 	DECQ      BX
 	JNZ       row
 	MOVQ      48(AX), CX
-	ADDQ      CX, 120(AX)
+	ADDQ      CX, 104(AX)
 	MOVQ      64(AX), CX
-	ADDQ      CX, 128(AX)
+	ADDQ      CX, 112(AX)
 	DECQ      (AX)
 	JNZ       plane
 	VZEROUPPER

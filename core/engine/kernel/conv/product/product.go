@@ -34,6 +34,8 @@ type patches struct {
 	batch         int  // images that are copied at once; all of them if in place
 	line, between int  // elements between the rows of a matrix, and between images
 	taps          geometry.Taps
+	turned        bool // the images of a batch are copied by windows, not by taps
+	windows       geometry.Windows
 	together      joined // images that are one product, but of weight gradients
 }
 
@@ -53,7 +55,11 @@ func patchesOf(p *geometry.Shape, d geometry.Direction) patches {
 	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N, back: d == geometry.ToInput}
 	m.inPlace = p.PadH == 0 && p.PadW == 0 && (p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W)
 	if !m.inPlace {
-		m.taps = geometry.NewTaps(p, m.back)
+		if m.turned = m.turns(); m.turned {
+			m.windows = geometry.NewWindows(p)
+		} else {
+			m.taps = geometry.NewTaps(p, m.back)
+		}
 		m.batch = min(p.N, max(1, patchesElems/m.image()))
 		if d == geometry.ToWeight && m.pixels > 1 {
 			m.batch = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
@@ -74,13 +80,20 @@ func (m *patches) matrixElems() int {
 	if m.pixels == 1 {
 		return m.batch * m.image()
 	}
-	return m.rows * m.p.GroupCount() * m.line
+	n := m.rows * m.p.GroupCount() * m.line
+	if m.turned {
+		n += m.windows.Behind(m.line)
+	}
+	return n
 }
 
 // copies is the room for the copies of a batch, or, in place, for the last image where
 // vectors read beyond its end.
 func (m *patches) copies() int {
 	if !m.inPlace {
+		if m.turned {
+			return m.matrixElems() + m.windows.Elems()
+		}
 		return m.matrixElems() + max(2*m.foursElems(), m.taps.Elems()) + kernel.Block
 	}
 	if m.pixels%kernel.Lanes() != 0 && m.pixels > 1 {
@@ -93,17 +106,24 @@ func (m *patches) copies() int {
 func (m *patches) each(x, room []float32, f func(first, images int, x []float32)) {
 	p := m.p
 	size := p.C * p.H * p.W
-	if !m.inPlace {
+	switch {
+	case m.turned:
+		m.windows.SetTables(room[m.matrixElems():])
+	case !m.inPlace:
 		m.taps.SetTables(room[m.matrixElems():])
 	}
 	for n := 0; n < p.N; n += m.batch {
 		images := min(m.batch, p.N-n)
-		if m.inPlace {
+		switch {
+		case m.inPlace:
 			f(n, images, x[n*size:])
 			continue
-		}
-		for i := range images {
-			m.move(x[(n+i)*size:][:size], room, i)
+		case m.turned:
+			m.windows.Gather(images, x[n*size:], room, m.line)
+		default:
+			for i := range images {
+				m.move(x[(n+i)*size:][:size], room, i)
+			}
 		}
 		f(n, images, room)
 	}

@@ -42,7 +42,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "lane_sums", Emit: laneSums, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "tap_rows", Emit: tapRows, ISAs: isa.Each, Choose: true},
-		isa.Family{Name: "turned_taps", Emit: turnTaps, ISAs: isa.Narrow, Choose: true},
+		isa.Family{Name: "window_taps", Emit: windowTaps, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "view_rows", Emit: viewRows, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/winograd",
@@ -158,8 +158,13 @@ var Layouts = []isa.Layout{
 	}},
 	{Folder: "conv/geometry", Name: "tapRows", Fields: []isa.Field{
 		{Name: "planes", Offset: twPlanes}, {Name: "rows", Offset: twRows}, {Name: "blocks", Offset: twBlocks}, {Name: "taps", Offset: twTaps}, {Name: "src", Offset: twSrc}, {Name: "dst", Offset: twDst}, {Name: "srcPlane", Offset: twSrcPlane}, {Name: "srcRow", Offset: twSrcRow},
-		{Name: "dstPlane", Offset: twDstPlane}, {Name: "dstRow", Offset: twDstRow}, {Name: "tap", Offset: twTap}, {Name: "table", Offset: twTable}, {Name: "orders", Offset: twOrders}, {Name: "pixels", Offset: twPixels}, {Name: "groups", Offset: twGroups}, {Name: "srcPlaneAt", Offset: twSrcPlaneAt}, {Name: "dstPlaneAt", Offset: twDstPlaneAt}, {Name: "last", Offset: twLast},
+		{Name: "dstPlane", Offset: twDstPlane}, {Name: "dstRow", Offset: twDstRow}, {Name: "tap", Offset: twTap}, {Name: "table", Offset: twTable}, {Name: "orders", Offset: twOrders}, {Name: "srcPlaneAt", Offset: twSrcPlaneAt}, {Name: "dstPlaneAt", Offset: twDstPlaneAt}, {Name: "last", Offset: twLast},
 	}},
+	{Folder: "conv/geometry", Name: "windowTaps", Fields: []isa.Field{
+		{Name: "units", Offset: wnUnits}, {Name: "blocks", Offset: wnBlocks}, {Name: "overlap", Offset: wnOverlap}, {Name: "groups", Offset: wnGroups}, {Name: "src", Offset: wnSrc}, {Name: "dst", Offset: wnDst}, {Name: "srcUnit", Offset: wnSrcUnit}, {Name: "dstUnit", Offset: wnDstUnit},
+		{Name: "tap", Offset: wnTap}, {Name: "places", Offset: wnPlaces}, {Name: "table", Offset: wnTable}, {Name: "blocksLeft", Offset: wnBlocksLeft},
+	}},
+	{Folder: "conv/geometry", Name: "tapGroup", Fields: []isa.Field{{Name: "src", Offset: tgSrc}, {Name: "dst", Offset: tgDst}}},
 	{Folder: "conv/geometry", Name: "tapBlock", Fields: []isa.Field{{Name: "src", Offset: tbSrc}, {Name: "dst", Offset: tbDst}, {Name: "lanes", Offset: tbLanes}}},
 	{Folder: "conv/winograd", Name: "transform", Fields: []isa.Field{
 		{Name: "count", Offset: trCount}, {Name: "in", Offset: trIn}, {Name: "inRow", Offset: trInRow}, {Name: "inCol", Offset: trInCol}, {Name: "inStep", Offset: trInStep},

@@ -15,9 +15,8 @@ const (
 	twSrc, twDst, twSrcPlane, twSrcRow = 32, 40, 48, 56
 	twDstPlane, twDstRow, twTap        = 64, 72, 80
 	twTable, twOrders                  = 88, 96
-	twPixels, twGroups                 = 104, 112
-	twSrcPlaneAt, twDstPlaneAt         = 120, 128
-	twLast                             = 136
+	twSrcPlaneAt, twDstPlaneAt         = 104, 112
+	twLast                             = 120
 	tbSrc, tbDst, tbLanes              = 0, 8, 16
 )
 
@@ -180,35 +179,5 @@ func spreadRows(a *isa.Asm, n int) {
 		a.ADDQ(operand.I32(vectorBytes(a)), to)
 		a.CountDown(zeros, "zero")
 		a.Label("whole")
-	})
-}
-
-// turnTaps turns squares of four taps and four pixels, two at a time.
-func turnTaps(a *isa.Asm) {
-	a.Kernel("turnTaps", "func(tapRows *byte)",
-		"copies what each tap of a row sees of rows of planes: of eight pixels, for four taps after the other. It may write seven elements behind a row.")
-	t := a.Gp("tapRows")
-	tapBlocks(a, t, func(from, to, _, _ reg.GPVirtual) {
-		groups, left, pixels := a.Field(t, twGroups), a.Field(t, twTaps), a.Field(t, twPixels)
-		a.Label("group")
-		at, p := a.Field(groups, 0), a.GP64()
-		a.ADDQ(from, at)
-		v := a.Vecs(4)
-		for i := range v {
-			a.MOVQ(operand.Mem{Base: pixels, Disp: 8 * i}, p)
-			a.VMOVUPS(isa.Offset(at, p, 0), v[i].AsX())
-			a.MOVQ(operand.Mem{Base: pixels, Disp: 8 * (i + len(v))}, p)
-			a.VINSERTF128(operand.U8(1), isa.Offset(at, p, 0), v[i], v[i])
-		}
-		row := a.Field(groups, 8)
-		a.ADDQ(to, row)
-		for i, tap := range a.TransposeFours(v) {
-			a.Move(tap, operand.Mem{Base: row})
-			if i < len(v)-1 {
-				a.ADDQ(operand.Mem{Base: t, Disp: twTap}, row)
-			}
-		}
-		a.Advance(operand.U8(16), groups)
-		a.CountDown(left, "group")
 	})
 }

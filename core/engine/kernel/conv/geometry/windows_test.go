@@ -1,0 +1,55 @@
+package geometry
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+)
+
+// windowShapes are tapShapes, planes of several units of rows, and channels of several calls.
+func windowShapes() (all []Shape) {
+	for _, p := range tapShapes() {
+		if p.FitsWindows() {
+			all = append(all, p)
+		}
+	}
+	for side := 22; side < 60; side += 5 {
+		all = append(all, Shape{N: 1, C: 2, H: side, W: side + 3, K: 1, R: 3, S: 5, StrideH: 1, StrideW: 1, PadH: 1, PadW: 2})
+	}
+	return append(all,
+		Shape{N: 1, C: 1, H: 3, W: mostPlaces + 30, K: 1, R: 1, S: 4, StrideH: 1, StrideW: 1},
+		Shape{N: 1, C: mostGroups/4 + 3, H: 4, W: 6, K: 1, R: 4, S: 4, StrideH: 1, StrideW: 1},
+	)
+}
+
+func TestWindows(t *testing.T) {
+	atVectorLevels(t, func(t *testing.T) {
+		for i, p := range windowShapes() {
+			for _, images := range []int{1, 2, 1 + i%37} {
+				windows, pixels := NewWindows(&p), p.OutH()*p.OutW()
+				line := images*pixels + kernel.Block
+				room, got := kerneltest.Exactly[float32](windows.Elems()), kerneltest.Exactly[float32](p.C*p.R*p.S*line+windows.Behind(line))
+				windows.SetTables(room.Room)
+				size := p.C * p.H * p.W
+				x := kerneltest.Random[float32](1, images*size)
+				windows.Gather(images, x, got.Room, line)
+				name := fmt.Sprintf("%d of %+v", images, p)
+				eachSeen(&p, func(row, pixel, at int) {
+					for i := range images {
+						want := float32(0)
+						if at >= 0 {
+							want = x[i*size+at]
+						}
+						if v := got.Room[row*line+i*pixels+pixel]; v != want {
+							t.Fatalf("%s: row %d, pixel %d of image %d: got %v, want %v", name, row, pixel, i, v, want)
+						}
+					}
+				})
+				room.Check(t, name)
+				got.Check(t, name)
+			}
+		}
+	})
+}
