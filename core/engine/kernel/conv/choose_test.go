@@ -114,15 +114,21 @@ func TestOnePixelOfManyImages(t *testing.T) {
 }
 
 // TestTilesOfEveryHeight has as many output channels as tiles have rows, in rows of pairs of vectors and of a rest, and so
-// many channels that products copy pixels.
+// many channels that products copy pixels: those of batches that caches do not keep, and of planes that are pages apart.
 func TestTilesOfEveryHeight(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for out := 1; out <= 15; out++ {
 			testAlgorithm(t, Product, &Shape{N: 2, C: 3, H: 3, W: 21, K: out, R: 1, S: 1, StrideH: 1, StrideW: 1})
+			testAlgorithm(t, Product, &Shape{N: 2, C: 3, H: 16, W: 19, K: out, R: 1, S: 1, StrideH: 1, StrideW: 1})
+			testAlgorithm(t, Product, &Shape{N: 2, C: 3, H: 16, W: 19, K: out, R: 1, S: 1, StrideH: 1, StrideW: 1, Batch: 1 << 20})
 			testAlgorithm(t, Product, &Shape{N: 1, C: 300, H: 1, W: 21, K: out, R: 1, S: 1, StrideH: 1, StrideW: 1}) // sums in two parts
 			testAlgorithm(t, Direct, &Shape{N: 1, C: 3, H: 4, W: 45, K: out, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1})
 		}
-		testAlgorithm(t, Product, &Shape{N: 2, C: 70, H: 6, W: 6, K: 66, R: 1, S: 1, StrideH: 1, StrideW: 1})
+		for _, batch := range []int{0, 1 << 20} {
+			testAlgorithm(t, Product, &Shape{N: 2, C: 70, H: 6, W: 6, K: 66, R: 1, S: 1, StrideH: 1, StrideW: 1, Batch: batch})
+			testAlgorithm(t, Product, &Shape{N: 2, C: 7, H: 32, W: 32, K: 35, R: 1, S: 1, StrideH: 1, StrideW: 1, Batch: batch})
+			testAlgorithm(t, Product, &Shape{N: 1, C: 40, H: 31, W: 34, K: 33, R: 1, S: 1, StrideH: 1, StrideW: 1, Batch: batch})
+		}
 		for _, wide := range []int{16, 19} { // few products and many pixels: calls take these beside each other
 			testAlgorithm(t, Product, &Shape{N: 3, C: 5, H: 17, W: wide, K: 29, R: 1, S: 1, StrideH: 1, StrideW: 1})
 		}

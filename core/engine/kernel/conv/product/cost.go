@@ -125,17 +125,19 @@ func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
 	p, groups := m.p, float64(m.p.GroupCount())
 	images, batches := m.together.images, groups*float64(p.N)/float64(m.batch)
 	tiles, n := m.tileTerms(images, in, out)
-	vectors := batches * float64(n)
+	plan, vectors := m.plan(images, in, out), batches*float64(n)
 	t.Add(tiles.Times(batches))
 	t[runs] = math.Ceil(float64(p.N)/float64(m.batch)) * groups
-	if short := vectors * float64(out*max(0, hidesStore-in)) / hidesStore; goesBeside(in, out, images*m.pixels) {
-		t[shortBeside] = short
+	if short := vectors * float64(out*max(0, hidesStore-in)) / hidesStore; plan.beside() {
+		if t[shortBeside] = short; in > hidesStore {
+			t[panels] = vectors / 4 // several follow each other in a call
+		}
 	} else {
 		t[panels], t[shortSums] = vectors/2, short
 	}
 	t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
 	t[deepVectors] = batches * float64(m.copiedVectors(images, in, out)) * m.shareOfCopy()
-	if packsPixels(in, out, images*m.pixels) {
+	if plan.packs() {
 		t[packedPixels] += vectors * float64(in)
 		return t
 	}
@@ -145,7 +147,7 @@ func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
 	if groups > 1 {
 		t[partRows] += vectors * float64(in+out)
 	}
-	if cost.Scatters(in, m.pixels, out, m.pixels) {
+	if !plan.beside() && cost.Scatters(in, m.pixels, out, m.pixels) {
 		t[scattered] += vectors * float64(in+out)
 	}
 	if in > prefetched && p.N*p.GroupCount()*in*m.pixels > cached {

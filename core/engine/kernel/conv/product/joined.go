@@ -95,11 +95,23 @@ type rows struct {
 
 // rowsScratch is the room for the products of all images.
 func (m *patches) rowsScratch(in, out int) int {
-	return tilesScratch(in, out, m.together.images*m.pixels) + m.together.elems(in+out)
+	p := m.plan(m.together.images, in, out)
+	return p.scratch() + m.together.elems(in+out)
 }
 
 // farElems is how many elements stay in the last cache while other programs use it, too.
 const farElems = 1 << 20
+
+// plan is that of products of so many images.
+func (m *patches) plan(images, in, out int) plan {
+	p := plan{in: in, out: out, pixels: images * m.pixels}
+	rows := in + out
+	if !m.inPlace {
+		rows -= m.rows // are copied where they stay
+	}
+	p.far = images == 1 && m.p.Images()*m.p.GroupCount()*rows*m.pixels > cached
+	return p
+}
 
 // run computes r for images; room is a copy of the last one of x.
 func (m *patches) run(r *rows, images int, room, scratch []float32) {
@@ -107,7 +119,7 @@ func (m *patches) run(r *rows, images int, room, scratch []float32) {
 		m.together.run(r, images, scratch)
 		return
 	}
-	t := newTiles(r.in, r.out, m.pixels, r.line, r.weights, r.row, r.col, scratch)
+	t := newTiles(m.plan(1, r.in, r.out), r.line, r.weights, r.row, r.col, scratch)
 	t.between, t.outStep, t.outLine, t.bias = r.between, r.outStep, r.outLine, r.bias
 	t.far = !r.yIsSide && m.p.N*r.outStep > farElems
 	if r.safely {
@@ -124,7 +136,7 @@ func (j *joined) run(r *rows, images int, scratch []float32) {
 	if r.xIsSide {
 		line = r.line
 	}
-	t := newTiles(r.in, r.out, j.images*j.pixels, line, r.weights, r.row, r.col, rest)
+	t := newTiles(plan{in: r.in, out: r.out, pixels: j.images * j.pixels}, line, r.weights, r.row, r.col, rest)
 	if t.bias, t.outLine = r.bias, j.line; r.yIsSide {
 		t.outLine = r.outLine
 	}
@@ -205,12 +217,14 @@ func (m *patches) shareOfCopy() float64 {
 // tileTerms is the tiles of a batch in products of so many images, and how many vectors of pixels they have.
 func (m *patches) tileTerms(images, in, out int) (t cost.Terms, vectors int) {
 	if images == 1 {
-		lanes := tileLanes(in, out, m.pixels)
+		p := m.plan(1, in, out)
+		lanes := p.lanes()
 		vectors = m.batch * kernel.CeilDiv(m.pixels, lanes)
 		return cost.TilesOf(lanes, vectors, in, out), vectors
 	}
 	add := func(times, images int) {
-		lanes := tileLanes(in, out, images*m.pixels)
+		p := m.plan(images, in, out)
+		lanes := p.lanes()
 		n := kernel.CeilDiv(images*m.pixels, lanes)
 		t.Add(cost.TilesOf(lanes, n, in, out).Times(float64(times)))
 		vectors += times * n

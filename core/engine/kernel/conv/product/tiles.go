@@ -16,7 +16,7 @@ type tiles struct {
 	between, outStep int       // elements from an image to the next
 	line, outLine    int       // elements from a row to the next
 	block            int       // vectors of pixels that are worked on at once
-	beside           bool      // see goesBeside
+	beside           bool      // see plan.beside
 	far              bool      // y does not stay in the last cache
 	packed           []float32 // panels of what they see, or nil: [block][in][lanes]
 	offsets          []int32   // byte offsets of its rows
@@ -24,30 +24,54 @@ type tiles struct {
 	bias             []float32
 }
 
+// A plan is a product of out rows from in rows of so many pixels, from which follows how it is computed.
+type plan struct {
+	in, out, pixels int
+	far             bool // its images do not stay in the last cache
+}
+
 // blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2.
 const blockElems = 1 << 13
 
-// packsPixels reports whether a product of out rows copies the in rows that it reads: many, so that they
-// are read from side to side, and where planes are pages apart, so that every tile writes next to the one before it.
-func packsPixels(in, out, pixels int) bool {
+// packs reports whether the in rows are copied, if they are read several times: what comes from memory, so that it is read from side to
+// side, and, by short vectors, planes that are pages apart, whose lines want the same set of the cache.
+func (p *plan) packs() bool {
 	const page = 4096 / 4
 	wide := kernel.Lanes() == kernel.Block
-	return pixels >= page && (out >= 32 || wide && in >= 32) || !wide && min(in, out) >= 64
-}
-
-// goesBeside reports whether a call of the micro-kernel takes the pixels beside each other, and not the rows of y below each other: where a
-// sum has so few products that the call itself takes as long, and an image enough vectors for calls to be fewer.
-func goesBeside(in, out, pixels int) bool {
-	const few, vectors = 12, 16
-	return packsPixels(in, out, pixels) || in <= few && pixels >= vectors*kernel.Lanes()
-}
-
-// tileBlock is how many vectors of pixels are worked on at once.
-func tileBlock(in, out, pixels int) int {
-	if !goesBeside(in, out, pixels) {
-		return 2
+	if p.far {
+		return p.pixels >= page && (p.out >= 32 || wide && p.in >= 32) || !wide && min(p.in, p.out) >= 64
 	}
-	return max(2, blockElems/panelElems(in)&^1)
+	return !wide && p.pixels%page == 0 && (p.out >= 32 || min(p.in, p.out) >= 64)
+}
+
+// beside reports whether a call of the micro-kernel takes the pixels beside each other, and not the rows of y below each other: where
+// an image has enough vectors for calls to be fewer, and so many of all in rows stay in L1 or come from L2 as fast as they are
+// needed. From memory, that is so where they are read but once, or a sum has so few products that a call itself takes as long.
+func (p *plan) beside() bool {
+	const few, often, rows = 12, 16, 256
+	lanes := kernel.Lanes()
+	switch {
+	case p.packs():
+		return true
+	case p.far && p.out > gemm.TileOf(lanes).Rows:
+		return p.in <= few && p.pixels >= often*lanes
+	}
+	return p.in <= rows && p.pixels > leastBeside*lanes
+}
+
+// leastBeside and mostBeside bound the vectors of pixels that calls take beside each other.
+const leastBeside, mostBeside = 8, 64
+
+// block is how many vectors of pixels are worked on at once: so many of all rows that they stay in L1, or in L2 where that would be
+// too few for long calls.
+func (p *plan) block() int {
+	switch {
+	case p.packs():
+		return max(2, blockElems/panelElems(p.in)&^1)
+	case p.beside():
+		return max(leastBeside, min(mostBeside, 2*blockElems/(p.in*kernel.Lanes())&^1))
+	}
+	return 2
 }
 
 // panelElems is the distance of the panels of in rows: an odd number of cache lines, so that
@@ -56,31 +80,31 @@ func panelElems(in int) int {
 	return (kernel.CeilDiv(in*kernel.Lanes(), kernel.Block) | 1) * kernel.Block
 }
 
-// tilesScratch is the room for the offsets, a block of pixels and the packed weights, behind which packing writes
+// scratch is the room for the offsets, a block of pixels and the packed weights, behind which packing writes
 // up to a square of vectors.
-func tilesScratch(in, out, pixels int) int {
-	n := weightsScratch(in, out)
-	if packsPixels(in, out, pixels) {
-		n += tileBlock(in, out, pixels) * panelElems(in)
+func (p *plan) scratch() int {
+	n := weightsScratch(p.in, p.out)
+	if p.packs() {
+		n += p.block() * panelElems(p.in)
 	}
 	return n
 }
 
-// tileLanes is how many lanes the vectors of pixels have.
-func tileLanes(in, out, pixels int) int {
-	if packsPixels(in, out, pixels) {
+// lanes is how many lanes the vectors of pixels have.
+func (p *plan) lanes() int {
+	if p.packs() {
 		return kernel.Lanes()
 	}
 	const pair = 2 // of vectors, of the same image or not
-	return cost.TileLanes(pair*kernel.CeilDiv(pixels, kernel.Lanes()), pair*kernel.CeilDiv(pixels, narrow), in, out)
+	return cost.TileLanes(pair*kernel.CeilDiv(p.pixels, kernel.Lanes()), pair*kernel.CeilDiv(p.pixels, narrow), p.in, p.out)
 }
 
 // newTiles packs the weights of out rows: element (o, i) is at o·row + i·col. Rows of the input are line apart.
-func newTiles(in, out, pixels, line int, w []float32, row, col int, room []float32) tiles {
-	t := tiles{TileShape: gemm.TileOf(tileLanes(in, out, pixels)), in: in, out: out, pixels: pixels, line: line, block: tileBlock(in, out, pixels), beside: goesBeside(in, out, pixels)}
+func newTiles(p plan, line int, w []float32, row, col int, room []float32) tiles {
+	t := tiles{TileShape: gemm.TileOf(p.lanes()), in: p.in, out: p.out, pixels: p.pixels, line: line, block: p.block(), beside: p.beside()}
 	step := line
-	if packsPixels(in, out, pixels) {
-		n := t.block * panelElems(in)
+	if p.packs() {
+		n := t.block * panelElems(p.in)
 		t.packed, room, step = room[:n], room[n:], t.Lanes
 	}
 	t.packWeights(w, row, col, step, room)
