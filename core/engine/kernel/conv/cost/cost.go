@@ -20,6 +20,9 @@ const (
 // FarWeights is so many that what an algorithm reorders is read and written far from the core.
 const FarWeights = 1 << 19
 
+// FarElems is so many elements of both sides that they are in memory behind all caches.
+const FarElems = 1 << 22
+
 // Add adds the terms of another part of the work.
 func (t *Terms) Add(u Terms) {
 	for i, n := range u {

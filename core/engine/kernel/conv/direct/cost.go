@@ -27,12 +27,13 @@ const (
 	viewImages                     // images of these calls
 	viewRows                       // rows that are copied to views
 	viewCopies                     // vectors of these
+	streamed                       // pixels that weight gradients of one tap wait for, as each is in few products: twice as long for those behind all caches
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 1.2, thin: 3},
-	kernel.AVX512: {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14},
+	kernel.AVX2:   {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 1.2, thin: 3, streamed: 0.08},
+	kernel.AVX512: {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, streamed: 0.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -51,11 +52,27 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		} else {
 			t = ownWeightTerms(p)
 		}
+		if p.R*p.S == 1 {
+			t[streamed] = streams(p)
+		}
 	}
 	if d != geometry.ToWeight {
 		t[packedTaps] = float64(p.PatchSize() * kg)
 	}
 	return t.Times(float64(g))
+}
+
+// streams is the pixels of a group that lie beyond the L2 cache, or twice as many behind all caches.
+func streams(p *geometry.Shape) float64 {
+	const near = 1 << 18
+	n := p.N * (p.C*p.H*p.W + p.K*p.OutH()*p.OutW())
+	switch each := float64(n) / float64(p.GroupCount()); {
+	case n >= cost.FarElems:
+		return 2 * each
+	case n > near:
+		return each
+	}
+	return 0
 }
 
 // forwardTerms counts the images of a group.
