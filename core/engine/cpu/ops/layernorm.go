@@ -10,8 +10,8 @@ import (
 )
 
 func init() {
-	bind.Implement(op.LayerNorm, bind.Implementation{F32: bindLayerNorm[float32], F64: bindLayerNorm[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0, ^1, ^2}}})
-	bind.Implement(op.LayerNormGrad, bind.Implementation{F32: bindLayerNormGrad[float32], F64: bindLayerNormGrad[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1, 2, 3, ^0}}, Scratch: rowGradScratch})
+	bind.Implement(op.LayerNorm, bind.Implementation{F32: bindLayerNorm[float32], F64: bindLayerNorm[float64], Half: halfRowNorm, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0, ^1, ^2}}})
+	bind.Implement(op.LayerNormGrad, bind.Implementation{F32: bindLayerNormGrad[float32], F64: bindLayerNormGrad[float64], Half: halfRowNorm, Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1, 2, 3, ^0}}, Scratch: rowGradScratch})
 }
 
 func bindLayerNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
@@ -32,7 +32,7 @@ func bindLayerNormGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	rows := b.Step.In[0].Spec.Shape.Elems() / a.Cols
 	x, dy, mean, invstd, weight := b.In(0), b.In(1), b.In(2), b.In(3), b.In(4)
 	g := newRowGrad(b, rows, a.Cols)
-	return g.share(b, func(c *plan.Call, lo, hi int, dw, db []T, add bool) {
+	return g.share(b, func(c *plan.Call, _, lo, hi int, dw, db []T, add bool) {
 		at, end := lo*a.Cols, hi*a.Cols
 		layernorm.LayerNormGrad(hi-lo, a.Cols, x(c)[at:end], dy(c)[at:end], mean(c)[lo:hi], invstd(c)[lo:hi], weight(c), g.dx[at:end], dw, db, add)
 	})
@@ -58,12 +58,7 @@ func newRowGrad[T kernel.Float](b *bind.Binder[T], rows, cols int) *rowGrad[T] {
 
 // rowGradScratch is room for the parts' sums, and for a dx that nobody wants.
 func rowGradScratch(s *plan.Step, threads int) int {
-	cols := s.Attr.(op.LayerNormAttr).Cols
-	n := unwantedGrad(s, threads)
-	if parts := layernorm.GradParts(s.In[0].Spec.Shape.Elems()/cols, cols); parts > 1 {
-		n += 2 * parts * cols
-	}
-	return n
+	return unwantedGrad(s, threads) + partSums(s, s.Attr.(op.LayerNormAttr).Cols)
 }
 
 // sum is what a part adds up for dw, or with 1 for db; nil if that is not wanted.
@@ -74,14 +69,14 @@ func (g *rowGrad[T]) sum(of []T, part, i int) []T {
 	return g.sums[(2*part+i)*g.cols:][:g.cols]
 }
 
-// share runs grad over the rows [lo, hi) of every part, and then adds up the parts in their order.
-func (g *rowGrad[T]) share(b *bind.Binder[T], grad func(c *plan.Call, lo, hi int, dw, db []T, add bool)) bind.Job {
+// share runs grad over the rows [lo, hi) of every part, on the thread of that number, and then adds up the parts in their order.
+func (g *rowGrad[T]) share(b *bind.Binder[T], grad func(c *plan.Call, thread, lo, hi int, dw, db []T, add bool)) bind.Job {
 	if g.parts == 1 {
-		return func(c *plan.Call) { grad(c, 0, g.rows, g.dw, g.db, g.add(c)) }
+		return func(c *plan.Call) { grad(c, 0, 0, g.rows, g.dw, g.db, g.add(c)) }
 	}
-	all := b.Split(g.parts, 1, func(c *plan.Call, _, lo, hi int) {
+	all := b.Split(g.parts, 1, func(c *plan.Call, thread, lo, hi int) {
 		for p := lo; p < hi; p++ {
-			grad(c, g.rows*p/g.parts, g.rows*(p+1)/g.parts, g.sum(g.dw, p, 0), g.sum(g.db, p, 1), false)
+			grad(c, thread, g.rows*p/g.parts, g.rows*(p+1)/g.parts, g.sum(g.dw, p, 0), g.sum(g.db, p, 1), false)
 		}
 	})
 	return func(c *plan.Call) {

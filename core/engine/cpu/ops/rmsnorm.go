@@ -9,8 +9,8 @@ import (
 )
 
 func init() {
-	bind.Implement(op.RMSNorm, bind.Implementation{F32: bindRMSNorm[float32], F64: bindRMSNorm[float64]})
-	bind.Implement(op.RMSNormGrad, bind.Implementation{F32: bindRMSNormGrad[float32], F64: bindRMSNormGrad[float64], Scratch: rowGradScratch})
+	bind.Implement(op.RMSNorm, bind.Implementation{F32: bindRMSNorm[float32], F64: bindRMSNorm[float64], Half: halfRowNorm})
+	bind.Implement(op.RMSNormGrad, bind.Implementation{F32: bindRMSNormGrad[float32], F64: bindRMSNormGrad[float64], Half: halfRowNorm, Scratch: rowGradScratch})
 }
 
 func bindRMSNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
@@ -28,7 +28,7 @@ func bindRMSNormGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	rows := b.Step.In[0].Spec.Shape.Elems() / a.Cols
 	x, dy, invrms, weight := b.In(0), b.In(1), b.In(2), b.In(3)
 	g := newRowGrad(b, rows, a.Cols)
-	return g.share(b, func(c *plan.Call, lo, hi int, dw, _ []T, add bool) {
+	return g.share(b, func(c *plan.Call, _, lo, hi int, dw, _ []T, add bool) {
 		at, end := lo*a.Cols, hi*a.Cols
 		layernorm.RMSNormGrad(hi-lo, a.Cols, x(c)[at:end], dy(c)[at:end], invrms(c)[lo:hi], weight(c), g.dx[at:end], dw, add)
 	})

@@ -57,3 +57,33 @@ func vecRmsNormGradRows(lanes int, rows int, x *float32, dy *float32, invrms *fl
 		rmsNormGradRowsAVX2(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
 	}
 }
+
+// vecHalfLayerNormRows normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecHalfLayerNormRows(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *uint16, mean *float32, invstd *float32, bytes int) {
+	halfLayerNormRowsBF16(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, gamma, beta, y, mean, invstd, bytes)
+}
+
+// vecHalfRmsNormRows normalises rows of bytes. inverse is 1 over their number of elements.
+func vecHalfRmsNormRows(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, y *uint16, invrms *float32, bytes int) {
+	halfRmsNormRowsBF16(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, y, invrms, bytes)
+}
+
+// vecHalfLayerNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
+func vecHalfLayerNormGradFours(rows int, x *uint16, dy *uint16, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *uint16, bytes int) {
+	halfLayerNormGradFoursBF16(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+}
+
+// vecHalfRmsNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row. There are a multiple of four.
+func vecHalfRmsNormGradFours(rows int, x *uint16, dy *uint16, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *uint16, bytes int) {
+	halfRmsNormGradFoursBF16(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
+}
+
+// vecHalfLayerNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
+func vecHalfLayerNormGradRows(rows int, x *uint16, dy *uint16, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *uint16, bytes int) {
+	halfLayerNormGradRowsBF16(rows, x, dy, mean, invstd, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dbeta, dx, bytes)
+}
+
+// vecHalfRmsNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row.
+func vecHalfRmsNormGradRows(rows int, x *uint16, dy *uint16, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *uint16, bytes int) {
+	halfRmsNormGradRowsBF16(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
+}

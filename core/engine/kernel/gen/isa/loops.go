@@ -282,11 +282,20 @@ type Rows struct {
 	a    *Asm
 	Row  []reg.GPVirtual
 	left reg.GPVirtual
+	half bool // of bfloat16, which is widened where it is loaded, and rounded where it is stored
+
+	loadColumn  func(m operand.Mem, v reg.VecVirtual) // of the vector that Along is at
+	storeColumn func(v reg.VecVirtual, m operand.Mem)
 }
 
 // EachRows runs body for every n of the parameter rows, of bytes, from the pointer on.
-func (a *Asm) EachRows(n int, first string, body func(r *Rows)) {
-	r := &Rows{a, make([]reg.GPVirtual, n), a.Gp("rows")}
+func (a *Asm) EachRows(n int, first string, body func(r *Rows)) { a.eachRows(n, first, false, body) }
+
+// EachHalfRows is EachRows of rows of bfloat16, for AVX512-BF16.
+func (a *Asm) EachHalfRows(n int, first string, body func(r *Rows)) { a.eachRows(n, first, true, body) }
+
+func (a *Asm) eachRows(n int, first string, half bool, body func(r *Rows)) {
+	r := &Rows{a: a, Row: make([]reg.GPVirtual, n), left: a.Gp("rows"), half: half}
 	r.Row[0] = a.Gp(first)
 	a.Label("rows")
 	bytes := a.Gp("bytes")
@@ -326,12 +335,67 @@ func (r *Rows) Next(most int) reg.GPVirtual {
 
 // First loads the first vector of each row, by the mask that a parameter holds: 0 beyond the end of a short row.
 func (r *Rows) First(mask string) []reg.VecVirtual {
-	load, _ := r.a.lanesOf(r.a.Gp(mask))
+	load, _ := r.lanesOf(r.a.Gp(mask))
 	v := r.a.Vecs(len(r.Row))
 	for i, row := range r.Row {
 		load(operand.Mem{Base: row}, v[i])
 	}
 	return v
+}
+
+// lanesOf is Asm.lanesOf of the rows' elements.
+func (r *Rows) lanesOf(mask reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+	if !r.half {
+		return r.a.lanesOf(mask)
+	}
+	k := r.a.K()
+	r.a.KMOVW(mask.As32(), k)
+	load = func(m operand.Mem, v reg.VecVirtual) {
+		r.a.VPMOVZXWD_Z(m, k, v)
+		r.a.ShiftLeft(16, v, v)
+	}
+	return load, func(v reg.VecVirtual, m operand.Mem) {
+		r.a.RoundPairs(v, v)
+		r.a.VMOVDQU16(r.a.Lower(v), k, m)
+	}
+}
+
+// size is the bytes of an element.
+func (r *Rows) size() int {
+	if r.half {
+		return 2
+	}
+	return 4
+}
+
+// load and store are of whole vectors.
+func (r *Rows) load(m operand.Mem, v reg.VecVirtual) {
+	if !r.half {
+		r.a.Move(m, v)
+		return
+	}
+	r.a.VPMOVZXWD(m, v)
+	r.a.ShiftLeft(16, v, v)
+}
+
+func (r *Rows) store(v reg.VecVirtual, m operand.Mem) {
+	if !r.half {
+		r.a.Move(v, m)
+		return
+	}
+	r.a.RoundPairs(v, v)
+	r.a.VMOVUPS(r.a.Lower(v), m)
+}
+
+// LoadColumns loads float32 from p for the columns of a vector of the rows, and StoreColumns stores them.
+func (r *Rows) LoadColumns(p, at reg.GPVirtual, v reg.VecVirtual) { r.loadColumn(r.columns(p, at), v) }
+
+func (r *Rows) StoreColumns(v reg.VecVirtual, p, at reg.GPVirtual) {
+	r.storeColumn(v, r.columns(p, at))
+}
+
+func (r *Rows) columns(p, at reg.GPVirtual) operand.Mem {
+	return operand.Mem{Base: p, Index: at, Scale: uint8(4 / r.size())}
 }
 
 // Along runs body for every vector of the rows: at is where it begins in each, in bytes, to which shifted ones are
@@ -342,31 +406,48 @@ func (r *Rows) Along(label string, shifted []reg.GPVirtual, body func(at reg.GPV
 	a.Label(label)
 	a.DECQ(n)
 	a.JL(operand.LabelRef(label + "Tail"))
-	body(at, func(m operand.Mem, _, v reg.VecVirtual) { a.Move(m, v) }, func(v reg.VecVirtual, m operand.Mem) { a.Move(v, m) })
-	a.Advance(operand.U8(4*a.Lanes), append([]reg.GPVirtual{at}, shifted...)...)
+	r.loadColumn, r.storeColumn = func(m operand.Mem, v reg.VecVirtual) { a.Move(m, v) }, func(v reg.VecVirtual, m operand.Mem) { a.Move(v, m) }
+	body(at, func(m operand.Mem, _, v reg.VecVirtual) { r.load(m, v) }, r.store)
+	a.Advance(operand.U8(r.size()*a.Lanes), append([]reg.GPVirtual{at}, shifted...)...)
 	a.JMP(operand.LabelRef(label))
 	a.Label(label + "Tail")
 	rest := a.Gp("rest")
 	a.TESTQ(rest, rest)
 	a.JZ(operand.LabelRef(label + "Done"))
+	r.tail(rest, at, body)
+	a.Label(label + "Done")
+}
+
+// tail runs body for the lanes of the tail.
+func (r *Rows) tail(rest, at reg.GPVirtual, body func(at reg.GPVirtual, load func(m operand.Mem, rest, v reg.VecVirtual), store func(v reg.VecVirtual, m operand.Mem))) {
+	a := r.a
 	load, store := a.lanesOf(a.Gp("tail"))
 	if a.ISA == AVX2 { // whose masked stores take many cycles
 		store = func(v reg.VecVirtual, m operand.Mem) { a.StoreLanes(v, rest, m) }
 	}
-	body(at, func(m operand.Mem, rest, v reg.VecVirtual) {
-		if rest == nil {
+	r.loadColumn, r.storeColumn = load, store
+	if r.half {
+		load, store = r.lanesOf(a.Gp("tail"))
+	}
+	body(at, func(m operand.Mem, others, v reg.VecVirtual) {
+		switch {
+		case others == nil:
 			load(m, v)
-			return
+		case r.half:
+			load(m, v)
+			k := a.K()
+			a.KMOVW(a.Gp("tail").As32(), k)
+			a.VBLENDMPS(v, others, k, v)
+		default:
+			a.LoadOr(m, a.Gp("tail"), others, v)
 		}
-		a.LoadOr(m, a.Gp("tail"), rest, v)
 	}, store)
-	a.Label(label + "Done")
 }
 
 // Ahead asks for a part of what lies from p on, of which there are as many as rows, as body goes Along them:
 // four streams at once are more than what processors see coming by themselves.
 func (r *Rows) Ahead(p, at reg.GPVirtual) {
-	for line := 0; line < 4*r.a.Lanes*len(r.Row); line += 64 {
+	for line := 0; line < r.size()*r.a.Lanes*len(r.Row); line += 64 {
 		r.a.PREFETCHT0(operand.Mem{Base: p, Index: at, Scale: uint8(len(r.Row)), Disp: line})
 	}
 }

@@ -1,6 +1,8 @@
 package norm
 
 import (
+	"strings"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
@@ -10,13 +12,33 @@ import (
 
 // layerNorm emits the norms of rows of any length, and their gradients: four rows at a time, and gradients also of the
 // rows that are left, which add to those of gamma and beta what four rows together would have added.
-func layerNorm(a *isa.Asm) {
-	layerNormRows(a)
-	rmsNormRows(a)
+func layerNorm(a *isa.Asm) { rowsOf{a, "", "*float32", a.EachRows}.emit() }
+
+// bf16LayerNorm emits those of rows of bfloat16. What is per row or column stays float32.
+func bf16LayerNorm(a *isa.Asm) { rowsOf{a, "half", "*uint16", a.EachHalfRows}.emit() }
+
+// rowsOf emits the norms of rows of one type, whose names begin with prefix.
+type rowsOf struct {
+	*isa.Asm
+	prefix, pointer string
+	each            func(n int, first string, body func(r *isa.Rows))
+}
+
+func (a rowsOf) emit() {
+	a.layerNormRows()
+	a.rmsNormRows()
 	for _, rows := range []int{together, 1} {
-		layerNormGradRows(a, rows)
-		rmsNormGradRows(a, rows)
+		a.layerNormGradRows(rows)
+		a.rmsNormGradRows(rows)
 	}
+}
+
+// name is that of a kernel of these rows.
+func (a rowsOf) name(base string) string {
+	if a.prefix == "" {
+		return base
+	}
+	return a.prefix + strings.ToUpper(base[:1]) + base[1:]
 }
 
 // together is how many rows are worked on at a time.
@@ -30,23 +52,23 @@ const (
 )
 
 // layerNormRows normalises rows in a second pass, from the cache.
-func layerNormRows(a *isa.Asm) {
-	one := pointwise.NewFormula(a, "layerNormOne").Value(1)
-	a.Kernel("layerNormRows", "func(rows int, x *float32, vectors, rest int, tail, head uintptr, share, inverse, eps float32, gamma, beta, y, mean, invstd *float32, bytes int)",
+func (a rowsOf) layerNormRows() {
+	one := pointwise.NewFormula(a.Asm, "layerNormOne").Value(1)
+	a.Kernel(a.name("layerNormRows"), "func(rows int, x "+a.pointer+", vectors, rest int, tail, head uintptr, share, inverse, eps float32, gamma, beta *float32, y "+a.pointer+", mean, invstd *float32, bytes int)",
 		"normalises rows of bytes. "+momentsDoc)
 	mean, invstd := a.Gp("mean"), a.Gp("invstd")
-	a.EachRows(together, "x", func(r *isa.Rows) {
+	a.each(together, "x", func(r *isa.Rows) {
 		results := r.To("x", "y")
 		a.ADDQ(r.Row[0], results)
-		near, scale := momentsOf(a, r, one, r.Next(mostAhead), results)
+		near, scale := momentsOf(a.Asm, r, one, r.Next(mostAhead), results)
 		r.Store(near, mean)
 		r.Store(scale, invstd)
 		center, factor := r.Spread(near), r.Spread(scale)
 		to, gamma, beta := r.To("x", "y"), a.Gp("gamma"), a.Gp("beta")
 		r.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			g, b := a.Vec(), a.Vec()
-			load(isa.Offset(gamma, at, 0), nil, g)
-			load(isa.Offset(beta, at, 0), nil, b)
+			r.LoadColumns(gamma, at, g)
+			r.LoadColumns(beta, at, b)
 			v := a.Vecs(together)
 			for i, x := range r.Row { // all are read before any is written: the last may stand for others
 				load(isa.Offset(x, at, 0), nil, v[i])
@@ -114,13 +136,13 @@ func inverseRoots(a *isa.Asm, x reg.VecVirtual, one operand.Mem) reg.VecVirtual 
 }
 
 // rmsNormRows divides each row by the root of its mean square.
-func rmsNormRows(a *isa.Asm) {
-	one := pointwise.NewFormula(a, "rmsNormOne").Value(1)
-	a.Kernel("rmsNormRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, inverse, eps float32, gamma, y, invrms *float32, bytes int)",
+func (a rowsOf) rmsNormRows() {
+	one := pointwise.NewFormula(a.Asm, "rmsNormOne").Value(1)
+	a.Kernel(a.name("rmsNormRows"), "func(rows int, x "+a.pointer+", vectors, rest int, tail uintptr, inverse, eps float32, gamma *float32, y "+a.pointer+", invrms *float32, bytes int)",
 		"normalises rows of bytes. inverse is 1 over their number of elements.")
 	invrms := a.Gp("invrms")
-	a.EachRows(together, "x", func(r *isa.Rows) {
-		squares, next, results := cleared(a, together), r.Next(mostAhead), r.To("x", "y")
+	a.each(together, "x", func(r *isa.Rows) {
+		squares, next, results := cleared(a.Asm, together), r.Next(mostAhead), r.To("x", "y")
 		a.ADDQ(r.Row[0], results)
 		r.Along("squares", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
 			r.Ahead(next, at)
@@ -133,12 +155,12 @@ func rmsNormRows(a *isa.Asm) {
 		})
 		s := r.Sums(squares)
 		a.VMULPS(a.SplatLate("inverse").AsX(), s, s)
-		scale := inverseRoots(a, s, one)
+		scale := inverseRoots(a.Asm, s, one)
 		r.Store(scale, invrms)
 		factor, to, gamma := r.Spread(scale), r.To("x", "y"), a.Gp("gamma")
 		r.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			g, v := a.Vec(), a.Vecs(together)
-			load(isa.Offset(gamma, at, 0), nil, g)
+			r.LoadColumns(gamma, at, g)
 			for i, x := range r.Row { // as in layerNormRows
 				load(isa.Offset(x, at, 0), nil, v[i])
 				a.Mul(factor[i], v[i], v[i])
@@ -152,13 +174,13 @@ func rmsNormRows(a *isa.Asm) {
 }
 
 // gradKernel starts the gradient of a norm of so many rows at a time.
-func gradKernel(a *isa.Asm, base, params, doc string, rows int) {
+func (a rowsOf) gradKernel(base, params, doc string, rows int) {
 	if rows == together {
 		base, doc = base+"Fours", doc+" There are a multiple of four."
 	} else {
 		base += "Rows"
 	}
-	a.Kernel(base, "func(rows int, x, dy, "+params+", dx *float32, bytes int)", "overwrites the rows of dx, of bytes, and adds to "+doc)
+	a.Kernel(a.name(base), "func(rows int, x, dy "+a.pointer+", "+params+" *float32, dx "+a.pointer+", bytes int)", "overwrites the rows of dx, of bytes, and adds to "+doc)
 }
 
 // slopes is the sums dots over the elements of a row, times its factor squared.
@@ -171,19 +193,19 @@ func slopes(a *isa.Asm, dots, factors reg.VecVirtual) reg.VecVirtual {
 
 // layerNormGradRows adds to the gradients of gamma and beta in the pass that sums rows. Means and factors
 // come from memory again and again, because there are too few registers for those of four rows.
-func layerNormGradRows(a *isa.Asm, rows int) {
-	gradKernel(a, "layerNormGrad", "mean, invstd *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma, dbeta",
+func (a rowsOf) layerNormGradRows(rows int) {
+	a.gradKernel("layerNormGrad", "mean, invstd *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma, dbeta",
 		"dgamma and dbeta. inverse is 1 over the number of elements of a row.", rows)
 	mean, invstd := a.Gp("mean"), a.Gp("invstd")
-	a.EachRows(rows, "x", func(r *isa.Rows) {
-		sum, dot, dy, next := cleared(a, rows), cleared(a, rows), r.To("x", "dy"), r.Next(mostAheadOfGrad)
+	a.each(rows, "x", func(r *isa.Rows) {
+		sum, dot, dy, next := cleared(a.Asm, rows), cleared(a.Asm, rows), r.To("x", "dy"), r.Next(mostAheadOfGrad)
 		gamma, dgamma, dbeta := a.Gp("gamma"), a.Gp("dgamma"), a.Gp("dbeta")
 		r.Along("sums", []reg.GPVirtual{dy}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			r.Ahead(next, at)
 			gain, dg, db := a.Vec(), a.Vec(), a.Vec()
-			load(isa.Offset(gamma, at, 0), nil, gain)
-			load(isa.Offset(dgamma, at, 0), nil, dg)
-			load(isa.Offset(dbeta, at, 0), nil, db)
+			r.LoadColumns(gamma, at, gain)
+			r.LoadColumns(dgamma, at, dg)
+			r.LoadColumns(dbeta, at, db)
 			for i, x := range r.Row {
 				v, g, w := a.Vec(), a.Vec(), a.Vec()
 				load(isa.Offset(x, at, 0), nil, v)
@@ -199,19 +221,19 @@ func layerNormGradRows(a *isa.Asm, rows int) {
 				a.Mul(w, g, g)
 				a.Add(g, dg, dg)
 			}
-			store(dg, isa.Offset(dgamma, at, 0))
-			store(db, isa.Offset(dbeta, at, 0))
+			r.StoreColumns(dg, dgamma, at)
+			r.StoreColumns(db, dbeta, at)
 		})
 		means := r.Sums(sum)
 		a.VMULPS(a.SplatLate("inverse").AsX(), means, means)
-		meanDy, slope := r.Spread(means), r.Spread(slopes(a, r.Sums(dot), r.Load(invstd)))
+		meanDy, slope := r.Spread(means), r.Spread(slopes(a.Asm, r.Sums(dot), r.Load(invstd)))
 		dy, next = r.To("x", "dy"), r.Next(mostAheadOfGrad)
 		dx := r.To("x", "dx")
 		a.ADDQ(dy, next)
 		r.Along("input", []reg.GPVirtual{dy, dx}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			r.Ahead(next, at)
 			gain := a.Vec()
-			load(isa.Offset(gamma, at, 0), nil, gain)
+			r.LoadColumns(gamma, at, gain)
 			for i, x := range r.Row {
 				v, g, w := a.Vec(), a.Vec(), a.Vec()
 				load(isa.Offset(x, at, 0), nil, v)
@@ -232,19 +254,19 @@ func layerNormGradRows(a *isa.Asm, rows int) {
 }
 
 // rmsNormGradRows adds to the gradient of gamma in the pass that multiplies rows with their gradients.
-func rmsNormGradRows(a *isa.Asm, rows int) {
-	gradKernel(a, "rmsNormGrad", "invrms *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma",
+func (a rowsOf) rmsNormGradRows(rows int) {
+	a.gradKernel("rmsNormGrad", "invrms *float32, vectors, rest int, tail uintptr, inverse float32, gamma, dgamma",
 		"dgamma. inverse is 1 over the number of elements of a row.", rows)
 	invrms := a.Gp("invrms")
-	a.EachRows(rows, "x", func(r *isa.Rows) {
-		dot, dy, next, gamma, dgamma := cleared(a, rows), r.To("x", "dy"), r.Next(mostAheadOfGrad), a.Gp("gamma"), a.Gp("dgamma")
+	a.each(rows, "x", func(r *isa.Rows) {
+		dot, dy, next, gamma, dgamma := cleared(a.Asm, rows), r.To("x", "dy"), r.Next(mostAheadOfGrad), a.Gp("gamma"), a.Gp("dgamma")
 		factors := r.Load(invrms)
 		factor := r.Spread(factors)
 		r.Along("sums", []reg.GPVirtual{dy}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			r.Ahead(next, at)
 			gain, dg := a.Vec(), a.Vec()
-			load(isa.Offset(gamma, at, 0), nil, gain)
-			load(isa.Offset(dgamma, at, 0), nil, dg)
+			r.LoadColumns(gamma, at, gain)
+			r.LoadColumns(dgamma, at, dg)
 			for i, x := range r.Row {
 				v, g := a.Vec(), a.Vec()
 				load(isa.Offset(x, at, 0), nil, v)
@@ -253,16 +275,16 @@ func rmsNormGradRows(a *isa.Asm, rows int) {
 				a.Fma(g, gain, dot[i])
 				a.Fma(factor[i], g, dg)
 			}
-			store(dg, isa.Offset(dgamma, at, 0))
+			r.StoreColumns(dg, dgamma, at)
 		})
-		slope := r.Spread(slopes(a, r.Sums(dot), factors))
+		slope := r.Spread(slopes(a.Asm, r.Sums(dot), factors))
 		dy, next = r.To("x", "dy"), r.Next(mostAheadOfGrad)
 		dx := r.To("x", "dx")
 		a.ADDQ(dy, next)
 		r.Along("input", []reg.GPVirtual{dy, dx}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
 			r.Ahead(next, at)
 			gain := a.Vec()
-			load(isa.Offset(gamma, at, 0), nil, gain)
+			r.LoadColumns(gamma, at, gain)
 			for i, x := range r.Row {
 				v, g := a.Vec(), a.Vec()
 				load(isa.Offset(x, at, 0), nil, v)
