@@ -108,9 +108,11 @@ func (s *planes) setStrip() {
 	s.pixels = s.strip/step*kernel.CeilDiv(s.column.results, s.column.stride)*phases + groupPixels
 }
 
-// together is how many outputs of a channel are computed at once: a pixel is loaded for both where many taps see it.
+// together is how many outputs of a channel are computed at once: a pixel is loaded for both where many taps see it, or where vectors are wide and no group of pixels
+// is half empty.
 func (s *planes) together() int {
-	if s.direction == geometry.ToWeight || s.direction == geometry.ToOutput && s.taps() > mostTaps {
+	many := s.taps() > mostTaps || s.lanes == kernel.Block && s.outPlane() >= groupPixels
+	if s.direction == geometry.ToWeight || s.direction == geometry.ToOutput && many {
 		return min(s.results, 2)
 	}
 	return 1
