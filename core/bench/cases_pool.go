@@ -54,5 +54,6 @@ func maxPool(p pool.Shape) Kernel {
 func maxPoolGrad(p pool.Shape) Kernel {
 	idx := make([]int32, p.N*p.C*p.OutH()*p.OutW())
 	pool.MaxPool2D(&p, random(p.N*p.C*p.H*p.W), zeros(len(idx)), idx, zeros(p.MaxScratch()))
-	return pooling("max pool grad", p, 2, func(dx, dy []float32) { pool.MaxPool2DGrad(&p, dy, idx, dx) })
+	scratch := zeros(p.MaxGradScratch())
+	return pooling("max pool grad", p, 2, func(dx, dy []float32) { pool.MaxPool2DGrad(&p, dy, idx, dx, scratch) })
 }

@@ -68,9 +68,9 @@ func noAllocs[T kernel.Float](t *testing.T) {
 		},
 		"pooling": func() {
 			pool.MaxPool2D(&p, x, y, idx, nil)
-			pool.MaxPool2DGrad(&p, y, idx, z)
+			pool.MaxPool2DGrad(&p, y, idx, z, nil)
 			pool.AvgPool2D(&p, x, y, nil)
-			pool.AvgPool2DGrad(&p, y, z, nil)
+			pool.AvgPool2DGrad(&p, y, z, room)
 			pool.AdaptiveAvgPool2D(n, c, 4, 4, 2, 2, x, y)
 			pool.AdaptiveAvgPool2DGrad(n, c, 4, 4, 2, 2, y, z)
 		},

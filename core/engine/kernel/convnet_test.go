@@ -49,7 +49,7 @@ func (b *convBlock) forward(x []float32) {
 
 func (b *convBlock) backward(x []float32, input bool) {
 	n, k, hw := b.conv.N, b.conv.K, b.conv.H*b.conv.W
-	pool.MaxPool2DGrad(&b.pool, b.dout, b.idx, b.dnorm)
+	pool.MaxPool2DGrad(&b.pool, b.dout, b.idx, b.dnorm, nil)
 	elementwise.ReLUGrad(b.norm, b.dnorm, b.dnorm)
 	norm.BatchNormGrad(n, k, hw, b.y, b.dnorm, b.mean, b.invstd, b.gamma, b.dnorm, b.dgamma, b.dbeta, false)
 	conv.GradBias(&b.conv, b.dnorm, b.db, false)

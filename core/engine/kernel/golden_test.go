@@ -131,7 +131,7 @@ func goldenPool[T kernel.Float](t *testing.T, g goldens, tol float64) {
 	for i, c := range g.Pool {
 		p := &c.Shape
 		p.Prepare()
-		scratch := make([]T, p.Scratch())
+		scratch := make([]T, max(p.Scratch(), p.MaxScratch()))
 		if p.OutH() != c.OutH || p.OutW() != c.OutW {
 			t.Fatalf("case %d gives %d×%d, want %d×%d", i, p.OutH(), p.OutW(), c.OutH, c.OutW)
 		}

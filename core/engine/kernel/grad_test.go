@@ -114,11 +114,11 @@ func TestPoolGradients(t *testing.T) {
 	x, y, dy, dx, idx := kerneltest.Random[float64](1, 60), make([]float64, out), kerneltest.Random[float64](2, out), make([]float64, 60), make([]int32, out)
 	f := func() float64 { pool.MaxPool2D(&p, x, y, idx, nil); return dot(y, dy) }
 	f()
-	pool.MaxPool2DGrad(&p, dy, idx, dx)
+	pool.MaxPool2DGrad(&p, dy, idx, dx, nil)
 	gradCheck(t, "max pool", f, x, dx)
 	for _, include := range []bool{false, true} {
 		p.CountIncludePad = include
-		pool.AvgPool2DGrad(&p, dy, dx, nil)
+		pool.AvgPool2DGrad(&p, dy, dx, make([]float64, p.GradScratch()))
 		gradCheck(t, fmt.Sprint("average pool, padding counted ", include), func() float64 { pool.AvgPool2D(&p, x, y, nil); return dot(y, dy) }, x, dx)
 	}
 	y, dy = make([]float64, 2*3*4), kerneltest.Random[float64](3, 2*3*4)

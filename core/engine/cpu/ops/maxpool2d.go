@@ -11,13 +11,19 @@ import (
 
 func init() {
 	bind.Implement(op.MaxPool, bind.Implementation{F32: bindMaxPool[float32], F64: bindMaxPool[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, ^0, ^1}}, Scratch: maxPoolScratch})
-	bind.Implement(op.MaxPoolGrad, bind.Implementation{F32: bindMaxPoolGrad[float32], F64: bindMaxPoolGrad[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1, ^0}}})
+	bind.Implement(op.MaxPoolGrad, bind.Implementation{F32: bindMaxPoolGrad[float32], F64: bindMaxPoolGrad[float64], Blocks: bind.Cuts{Along: bind.Images, Of: []int{0, 1, ^0}}, Scratch: maxPoolGradScratch})
 }
 
 // maxPoolScratch is the number of elements that a forward pass needs beside its tensors.
 func maxPoolScratch(s *plan.Step, _ int) int {
 	p := poolGeometry(s, s.In[0].Spec.Shape)
 	return p.MaxScratch()
+}
+
+// maxPoolGradScratch is the same for a backward pass.
+func maxPoolGradScratch(s *plan.Step, _ int) int {
+	p := poolGeometry(s, s.Out[0].Spec.Shape)
+	return p.MaxGradScratch()
 }
 
 // poolGeometry takes the shape of the pooled images, which is x's or dx's.
@@ -51,8 +57,8 @@ func bindMaxPool[T kernel.Float](b *bind.Binder[T]) bind.Job {
 func bindMaxPoolGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	p, at, dy := poolGeometry(b.Step, b.Step.Out[0].Spec.Shape), bind.Index[int32](b.Memory, &b.Step.In[0]), b.In(1)
 	dx, _ := b.Out(0)
-	in, out, parts := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), poolParts(b, p)
+	in, out, parts, scratch := p.C*p.H*p.W, p.C*p.OutH()*p.OutW(), poolParts(b, p), b.Scratches()
 	return b.Split(p.N, 1, func(c *plan.Call, part, lo, _ int) {
-		pool.MaxPool2DGrad(&parts[part], dy(c)[lo*out:], at[lo*out:], dx[lo*in:])
+		pool.MaxPool2DGrad(&parts[part], dy(c)[lo*out:], at[lo*out:], dx[lo*in:], scratch[part])
 	})
 }

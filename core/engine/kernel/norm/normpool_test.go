@@ -69,7 +69,7 @@ func testNormPool[T kernel.Float](t *testing.T, p *pool.Shape, tol float64) {
 			}
 		}
 		wantDx, wantDg, wantDb := make([]T, in), kerneltest.Random[T](8, p.C), kerneltest.Random[T](9, p.C)
-		pool.MaxPool2DGrad(p, dy, wantIdx, wantDx)
+		pool.MaxPool2DGrad(p, dy, wantIdx, wantDx, nil)
 		elementwise.ReLUGrad(norm, wantDx, wantDx)
 		BatchNormGrad(p.N, p.C, hw, x, wantDx, mean, invstd, gamma, wantDx, wantDg, wantDb, true)
 		dx, dg, db, sums := append([]T(nil), x...), kerneltest.Random[T](8, p.C), kerneltest.Random[T](9, p.C), make([]T, p.C)

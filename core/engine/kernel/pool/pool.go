@@ -12,15 +12,65 @@ type Shape struct {
 	N, C, H, W, R, S, StrideH, StrideW, PadH, PadW int
 	CeilMode, CountIncludePad                      bool
 
-	windows  *windows  // after Prepare, if vector kernels fit
+	overlap  *overlap  // after Prepare, if vector kernels fit
 	separate *separate // after Prepare, if these fit and windows do not overlap
 }
 
 // global reports whether there is one window, the whole plane.
 func (p *Shape) global() bool { return p.R == p.H && p.S == p.W && p.PadH+p.PadW == 0 }
 
+// tiles reports whether windows neither overlap nor leave gaps or hang over.
+func (p *Shape) tiles() bool {
+	return p.StrideH == p.R && p.StrideW == p.S && p.PadH+p.PadW == 0 && p.OutH()*p.R <= p.H && p.OutW()*p.S <= p.W
+}
+
 // apart reports whether vector kernels pool windows that do not overlap.
 func (p *Shape) apart() bool { return p.separate != nil && p.separate.places != nil }
+
+// Prepare makes the tables for vector kernels, if there are any for this geometry. Without
+// them, plain Go pools.
+func (p *Shape) Prepare() {
+	p.separate, p.overlap = newSeparate(p), nil
+	if p.separate == nil && !p.global() {
+		p.overlap = newOverlap(p)
+	}
+}
+
+// MaxScratch is how many elements MaxPool2D needs.
+func (p *Shape) MaxScratch() int {
+	if p.overlap == nil {
+		return 0
+	}
+	return p.overlap.maxScratch()
+}
+
+// MaxGradScratch is how many elements MaxPool2DGrad needs.
+func (p *Shape) MaxGradScratch() int {
+	if !p.sends() {
+		return 0
+	}
+	return p.overlap.maxGradScratch()
+}
+
+// Scratch is how many elements AvgPool2D needs.
+func (p *Shape) Scratch() int {
+	if p.overlap == nil {
+		return 0
+	}
+	return p.overlap.meanScratch()
+}
+
+// GradScratch is how many elements AvgPool2DGrad needs.
+func (p *Shape) GradScratch() int {
+	if !p.spreads() {
+		return p.W
+	}
+	return max(p.W, p.overlap.meanGradScratch())
+}
+
+// spreads reports whether vector kernels compute the gradient of overlapping means, sends that of maxima.
+func (p *Shape) spreads() bool { return p.overlap != nil && p.overlap.rowTaps != nil }
+func (p *Shape) sends() bool   { return p.overlap != nil && p.overlap.sent != nil }
 
 // OutH is the height of the output.
 func (p *Shape) OutH() int { return poolOut(p.H, p.R, p.StrideH, p.PadH, p.CeilMode) }
@@ -60,26 +110,24 @@ func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
 		p.separate.maxSpans(planes, kernel.As32(x), kernel.As32(y), idx)
 		return
 	}
-	in, out := p.H*p.W, p.OutH()*p.OutW()
-	for i := range planes {
-		MaxPlane(p, x[i*in:][:in], y[i*out:][:out], idx[i*out:][:out], scratch)
-	}
+	maxPlanes(p, planes, x, y, idx, scratch)
 }
 
 // MaxPlane is MaxPool2D of one plane.
 func MaxPlane[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
-	switch {
-	case kernel.Is32[T]() && p.Halves():
+	if kernel.Is32[T]() && p.Halves() {
 		maxPlanesHalving(p, 1, kernel.As32(x), kernel.As32(y), idx)
 		return
-	case kernel.Is32[T]() && p.windows != nil:
-		p.windows.max(kernel.As32(x), kernel.As32(y), idx, kernel.As32(scratch))
+	}
+	maxPlanes(p, 1, x, y, idx, scratch)
+}
+
+func maxPlanes[T kernel.Float](p *Shape, planes int, x, y []T, idx []int32, scratch []T) {
+	if kernel.Is32[T]() && p.overlap != nil {
+		p.overlap.max(planes, kernel.As32(x), kernel.As32(y), idx, kernel.As32(scratch))
 		return
 	}
-	ow := p.OutW()
-	for i := range p.OutH() {
-		maxRow(p, i, x, y[i*ow:], idx[i*ow:])
-	}
+	p.eachRow(0, planes, func(in, out, row int) { maxRow(p, row, x[in:], y[out:], idx[out:]) })
 }
 
 // maxRow is row i of a plane's maxima.
@@ -111,14 +159,18 @@ func (p *Shape) eachRow(first, planes int, f func(in, out, row int)) {
 	}
 }
 
-// MaxPool2DGrad sends each dy to the place that idx names, and overwrites dx.
-func MaxPool2DGrad[T kernel.Float](p *Shape, dy []T, idx []int32, dx []T) {
+// MaxPool2DGrad sends each dy to the place that idx names, and overwrites dx. The scratch holds p.MaxGradScratch elements.
+func MaxPool2DGrad[T kernel.Float](p *Shape, dy []T, idx []int32, dx, scratch []T) {
 	planes := p.N * p.C
-	if kernel.Is32[T]() && p.separate != nil {
+	switch {
+	case kernel.Is32[T]() && p.separate != nil:
 		p.eachRow(p.separate.maxGrad(planes, kernel.As32(dy), idx, kernel.As32(dx)), planes, func(in, out, row int) {
 			clear(unseen(p, dx[in:], row))
 			scatter(dx[in:], dy[out:], idx[out:][:p.OutW()])
 		})
+		return
+	case kernel.Is32[T]() && p.sends():
+		p.overlap.maxGrad(planes, kernel.As32(dy), idx, kernel.As32(dx), kernel.As32(scratch))
 		return
 	}
 	in, out := p.H*p.W, p.OutH()*p.OutW()
@@ -153,32 +205,32 @@ func unseen[T kernel.Float](p *Shape, plane []T, row int) []T {
 // AvgPool2D writes each window's mean to y; CountIncludePad counts padding in the divisor. The scratch
 // holds p.Scratch elements.
 func AvgPool2D[T kernel.Float](p *Shape, x, y, scratch []T) {
-	in, out, planes, first := p.H*p.W, p.OutH()*p.OutW(), p.N*p.C, 0
+	planes, first := p.N*p.C, 0
 	switch {
 	case p.global():
 		AdaptiveAvgPool2D(p.N, p.C, p.H, p.W, 1, 1, x, y)
 		return
 	case kernel.Is32[T]() && p.apart():
 		first = p.separate.mean(planes, kernel.As32(x), kernel.As32(y))
-	case kernel.Is32[T]() && p.windows != nil:
-		clear(kernel.As32(scratch)[:p.windows.frame.Elems()]) // a border of zeros
-		for i := range planes {
-			p.windows.mean(kernel.As32(x[i*in:][:in]), kernel.As32(y[i*out:][:out]), kernel.As32(scratch))
-		}
+	case kernel.Is32[T]() && p.overlap != nil:
+		p.overlap.mean(planes, kernel.As32(x), kernel.As32(y), kernel.As32(scratch))
 		return
 	}
-	p.eachRow(first, planes, func(in, out, row int) {
-		src, dst := x[in:], y[out:]
-		p.eachWindow(row, func(o, h0, h1, w0, w1, count int) {
-			dst[o] = windowSum(src, p.W, h0, h1, w0, w1) / T(count)
-		})
-	})
+	p.eachRow(first, planes, func(in, out, row int) { meanRow(p, row, x[in:], y[out:]) })
+}
+
+// meanRow is row i of a plane's means. Windows that overlap add up rows first, which they share.
+func meanRow[T kernel.Float](p *Shape, i int, x, y []T) {
+	mean := meanOfRows[T]
+	if p.tiles() {
+		mean = windowMean[T]
+	}
+	p.eachWindow(i, func(o, h0, h1, w0, w1, count int) { y[o] = mean(x, p.W, h0, h1, w0, w1, count) })
 }
 
 // AvgPool2DGrad spreads each dy over its window, and overwrites dx. The scratch holds p.GradScratch elements.
 func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx, scratch []T) {
-	in, out, planes := p.H*p.W, p.OutH()*p.OutW(), p.N*p.C
-	first := 0
+	planes, first := p.N*p.C, 0
 	switch {
 	case p.global():
 		AdaptiveAvgPool2DGrad(p.N, p.C, p.H, p.W, 1, 1, dy, dx)
@@ -186,18 +238,28 @@ func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx, scratch []T) {
 	case kernel.Is32[T]() && p.separate != nil:
 		first = p.separate.meanGrad(planes, kernel.As32(dy), kernel.As32(dx))
 	case kernel.Is32[T]() && p.spreads():
-		clear(kernel.As32(scratch)[:p.windows.grad.Elems()])
-		for i := range planes {
-			p.windows.spread(kernel.As32(dy[i*out:][:out]), kernel.As32(dx[i*in:][:in]), kernel.As32(scratch))
-		}
+		p.overlap.meanGrad(planes, kernel.As32(dy), kernel.As32(dx), kernel.As32(scratch))
 		return
 	}
+	tiles := p.tiles()
 	p.eachRow(first, planes, func(in, out, row int) {
-		d, g := dx[in:], dy[out:]
+		d, g, line := dx[in:], dy[out:], scratch[:p.W]
 		clear(unseen(p, d, row))
-		p.eachWindow(row, func(o, h0, h1, w0, w1, count int) {
-			windowAdd(d, p.W, h0, h1, w0, w1, g[o]/T(count))
+		clear(line)
+		h0 := row*p.StrideH - p.PadH
+		p.eachWindow(row, func(o, _, _, w0, w1, count int) {
+			share := g[o] * (1 / T(count))
+			if tiles {
+				share = g[o] / T(count)
+			}
+			windowAdd(line, p.W, 0, 1, w0, w1, share)
 		})
+		for h := max(h0, 0); h < min(h0+p.R, p.H); h++ {
+			to := d[h*p.W:][:p.W]
+			for w, v := range line {
+				to[w] += v
+			}
+		}
 	})
 }
 
@@ -286,6 +348,18 @@ func windowSum[T kernel.Float](x []T, width, h0, h1, w0, w1 int) (sum T) {
 		}
 	}
 	return sum
+}
+
+func windowMean[T kernel.Float](x []T, width, h0, h1, w0, w1, count int) T {
+	return windowSum(x, width, h0, h1, w0, w1) / T(count)
+}
+
+// meanOfRows is the mean as windows that overlap have it: from the sums of rows, which they share.
+func meanOfRows[T kernel.Float](x []T, width, h0, h1, w0, w1, count int) (sum T) {
+	for h := h0; h < h1; h++ {
+		sum += windowSum(x, width, h, h+1, w0, w1)
+	}
+	return sum * (1 / T(count))
 }
 
 func windowAdd[T kernel.Float](x []T, width, h0, h1, w0, w1 int, v T) {

@@ -73,7 +73,7 @@ func TestWindows(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		vectors := 0
 		windowCases(func(p *Shape) {
-			if p.windows != nil {
+			if p.overlap != nil {
 				vectors++
 			}
 			in, out := 2*p.H*p.W, 2*p.OutH()*p.OutW()
@@ -81,8 +81,8 @@ func TestWindows(t *testing.T) {
 			y, want := make([]float32, out), make([]float32, out)
 			idx, wantIdx := make([]int32, out), make([]int32, out)
 			plain := *p
-			plain.windows, plain.separate = nil, nil
-			MaxPool2D(p, x, y, idx, scratch)
+			plain.overlap, plain.separate = nil, nil
+			MaxPool2D(p, x, y, idx, kerneltest.Poisoned[float32](p.MaxScratch()))
 			kerneltest.Reference(func() { MaxPool2D(&plain, x, want, wantIdx, nil) })
 			kerneltest.SameBits(t, fmt.Sprintf("maxima of %+v", plain), y, want)
 			if !slices.Equal(idx, wantIdx) {
@@ -97,7 +97,7 @@ func TestWindows(t *testing.T) {
 			dx, wantDx := kerneltest.Random[float32](2, in), make([]float32, in)
 			dy := kerneltest.Random[float32](uint64(out), out)
 			AvgPool2DGrad(p, dy, dx, kerneltest.Random[float32](3, p.GradScratch()))
-			kerneltest.Reference(func() { AvgPool2DGrad(&plain, dy, wantDx, nil) })
+			kerneltest.Reference(func() { AvgPool2DGrad(&plain, dy, wantDx, make([]float32, p.W)) })
 			kerneltest.SameBits(t, fmt.Sprintf("gradient of %+v", plain), dx, wantDx)
 		})
 		if kernel.Current() != kernel.Generic && vectors < 1000 {
@@ -140,10 +140,10 @@ func sameAsPlain(t *testing.T, p, plain *Shape) {
 		}
 	}
 	MaxPool2D(p, x, y, idx, kerneltest.Poisoned[float32](p.MaxScratch()))
-	MaxPool2DGrad(p, dy, idx, dx)
+	MaxPool2DGrad(p, dy, idx, dx, kerneltest.Poisoned[float32](p.MaxGradScratch()))
 	kerneltest.Reference(func() {
 		MaxPool2D(plain, x, want, wantIdx, nil)
-		MaxPool2DGrad(plain, dy, wantIdx, wantDx)
+		MaxPool2DGrad(plain, dy, wantIdx, wantDx, nil)
 	})
 	same("maxima", y, want)
 	if !slices.Equal(idx, wantIdx) {
@@ -158,7 +158,7 @@ func sameAsPlain(t *testing.T, p, plain *Shape) {
 	AvgPool2DGrad(p, dy, dx, kerneltest.Poisoned[float32](p.GradScratch()))
 	kerneltest.Reference(func() {
 		AvgPool2D(plain, x, want, nil)
-		AvgPool2DGrad(plain, dy, wantDx, nil)
+		AvgPool2DGrad(plain, dy, wantDx, make([]float32, p.W))
 	})
 	same("means", y, want)
 	same("gradient of means", dx, wantDx)
@@ -175,7 +175,7 @@ func TestWindowsOfInfinities(t *testing.T) {
 		p.Prepare()
 		x := slices.Repeat([]float32{float32(math.Inf(-1))}, 81)
 		y, idx := make([]float32, 25), make([]int32, 25)
-		MaxPool2D(&p, x, y, idx, make([]float32, p.Scratch()))
+		MaxPool2D(&p, x, y, idx, make([]float32, p.MaxScratch()))
 		for o, at := range idx {
 			if want := int32(max(2*(o/5)-1, 0)*9 + max(2*(o%5)-1, 0)); at != want || y[o] != x[0] {
 				t.Errorf("output %d: %v at %d, want -Inf at %d", o, y[o], at, want)

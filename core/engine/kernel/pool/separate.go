@@ -52,7 +52,7 @@ const mostColumns = 4
 // newSeparate are the tables for windows that do not overlap, nil for others.
 func newSeparate(p *Shape) *separate {
 	s := &separate{shape: *p, rows: p.OutH(), width: p.OutW(), lanes: vectorFor(p.OutW()), spreadLanes: vectorFor(p.W)}
-	if kernel.Current() == kernel.Generic || p.StrideH != p.R || p.StrideW != p.S || p.PadH+p.PadW > 0 || s.rows*p.R > p.H || s.width*p.S > p.W {
+	if kernel.Current() == kernel.Generic || !p.tiles() {
 		return nil
 	}
 	count := p.R * p.S

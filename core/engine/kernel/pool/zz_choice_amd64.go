@@ -18,39 +18,147 @@ func vecNormPool2(poolTile *poolTile) {
 	normPool2AVX512(poolTile)
 }
 
-// vecMaxWindows writes the maxima of windows and their places.
-func vecMaxWindows(windowTile *windowTile) {
+// vecFrameRows copies rows of planes to a frame, and adds what is less itself NaN to bad.
+func vecFrameRows(frameTile *frameTile) {
 	if kernel.Wide() {
-		maxWindowsAVX512(windowTile)
+		frameRowsAVX512(frameTile)
 	} else {
-		maxWindowsAVX2(windowTile)
+		frameRowsAVX2(frameTile)
 	}
 }
 
-// vecDivide computes y = x/divisors. n is a multiple of 16.
-func vecDivide(x *float32, divisors *float32, y *float32, n int) {
+// vecFramePairs copies the even and the odd elements of rows of planes to two frames, and adds what is less itself NaN to bad.
+func vecFramePairs(frameTile *frameTile) {
 	if kernel.Wide() {
-		divideAVX512(x, divisors, y, n)
+		framePairsAVX512(frameTile)
 	} else {
-		divideAVX2(x, divisors, y, n)
+		framePairsAVX2(frameTile)
 	}
 }
 
-// vecSumWindows adds up windows.
-func vecSumWindows(windowTile *windowTile) {
+// vecShareRows copies rows of planes to a frame, each element times its factor, which are the same for every plane.
+func vecShareRows(frameTile *frameTile) {
 	if kernel.Wide() {
-		sumWindowsAVX512(windowTile)
+		shareRowsAVX512(frameTile)
 	} else {
-		sumWindowsAVX2(windowTile)
+		shareRowsAVX2(frameTile)
 	}
 }
 
-// vecMeanWindows adds up windows, and divides each sum by its divisor.
-func vecMeanWindows(windowTile *windowTile) {
+// vecFrameTaps copies rows of places to a frame, less where their windows begin.
+func vecFrameTaps(frameTile *frameTile) {
 	if kernel.Wide() {
-		meanWindowsAVX512(windowTile)
+		frameTapsAVX512(frameTile)
 	} else {
-		meanWindowsAVX2(windowTile)
+		frameTapsAVX2(frameTile)
+	}
+}
+
+// vecMaxTaps keeps the maximum of what windows see of a frame of finite numbers, and its tap.
+func vecMaxTaps(tapTile *tapTile) {
+	if kernel.Wide() {
+		maxTapsAVX512(tapTile)
+	} else {
+		maxTapsAVX2(tapTile)
+	}
+}
+
+// vecMaxTapsOf is maxTaps of maxima, whose taps lie in at.
+func vecMaxTapsOf(tapTile *tapTile) {
+	if kernel.Wide() {
+		maxTapsOfAVX512(tapTile)
+	} else {
+		maxTapsOfAVX2(tapTile)
+	}
+}
+
+// vecSumTaps adds up what windows see of a frame.
+func vecSumTaps(tapTile *tapTile) {
+	if kernel.Wide() {
+		sumTapsAVX512(tapTile)
+	} else {
+		sumTapsAVX2(tapTile)
+	}
+}
+
+// vecSendTaps adds up what windows see of a frame of gradients where at names their tap.
+func vecSendTaps(tapTile *tapTile) {
+	if kernel.Wide() {
+		sendTapsAVX512(tapTile)
+	} else {
+		sendTapsAVX2(tapTile)
+	}
+}
+
+// vecMaxThree1 writes the maxima of windows of 3×3 with a stride of 1 between rows, and their places. The frame has finite numbers.
+func vecMaxThree1(lanes int, threeTile *threeTile) {
+	if lanes == kernel.Block {
+		maxThree1AVX512(threeTile)
+	} else {
+		maxThree1AVX2(threeTile)
+	}
+}
+
+// vecMeanThree1 writes the sums of windows of 3×3 with a stride of 1 between rows, each times its factor.
+func vecMeanThree1(lanes int, threeTile *threeTile) {
+	if lanes == kernel.Block {
+		meanThree1AVX512(threeTile)
+	} else {
+		meanThree1AVX2(threeTile)
+	}
+}
+
+// vecMaxThree2 writes the maxima of windows of 3×3 with a stride of 2 between rows, and their places. The frame has finite numbers.
+func vecMaxThree2(lanes int, threeTile *threeTile) {
+	if lanes == kernel.Block {
+		maxThree2AVX512(threeTile)
+	} else {
+		maxThree2AVX2(threeTile)
+	}
+}
+
+// vecMeanThree2 writes the sums of windows of 3×3 with a stride of 2 between rows, each times its factor.
+func vecMeanThree2(lanes int, threeTile *threeTile) {
+	if lanes == kernel.Block {
+		meanThree2AVX512(threeTile)
+	} else {
+		meanThree2AVX2(threeTile)
+	}
+}
+
+// vecCutMaxima copies maxima, and their taps as places.
+func vecCutMaxima(lanes int, cutTile *cutTile) {
+	if lanes == kernel.Block {
+		cutMaximaAVX512(cutTile)
+	} else {
+		cutMaximaAVX2(cutTile)
+	}
+}
+
+// vecCutMeans copies sums, each times its factor, which are the same for every plane.
+func vecCutMeans(lanes int, cutTile *cutTile) {
+	if lanes == kernel.Block {
+		cutMeansAVX512(cutTile)
+	} else {
+		cutMeansAVX2(cutTile)
+	}
+}
+
+// vecCutRows copies rows of a frame.
+func vecCutRows(lanes int, cutTile *cutTile) {
+	if lanes == kernel.Block {
+		cutRowsAVX512(cutTile)
+	} else {
+		cutRowsAVX2(cutTile)
+	}
+}
+
+// vecCutPairs copies rows of two frames in turn, one element of each.
+func vecCutPairs(lanes int, cutTile *cutTile) {
+	if lanes == kernel.Block {
+		cutPairsAVX512(cutTile)
+	} else {
+		cutPairsAVX2(cutTile)
 	}
 }
 

@@ -14,24 +14,84 @@ func vecNormPool2(poolTile *poolTile) {
 	kernel.NoVectors()
 }
 
-// vecMaxWindows writes the maxima of windows and their places.
-func vecMaxWindows(windowTile *windowTile) {
-	maxWindowsNEON(windowTile)
+// vecFrameRows copies rows of planes to a frame, and adds what is less itself NaN to bad.
+func vecFrameRows(frameTile *frameTile) {
+	frameRowsNEON(frameTile)
 }
 
-// vecDivide computes y = x/divisors. n is a multiple of 16.
-func vecDivide(x *float32, divisors *float32, y *float32, n int) {
-	divideNEON(x, divisors, y, n)
+// vecFramePairs copies the even and the odd elements of rows of planes to two frames, and adds what is less itself NaN to bad.
+func vecFramePairs(frameTile *frameTile) {
+	framePairsNEON(frameTile)
 }
 
-// vecSumWindows adds up windows.
-func vecSumWindows(windowTile *windowTile) {
-	sumWindowsNEON(windowTile)
+// vecShareRows copies rows of planes to a frame, each element times its factor, which are the same for every plane.
+func vecShareRows(frameTile *frameTile) {
+	shareRowsNEON(frameTile)
 }
 
-// vecMeanWindows adds up windows, and divides each sum by its divisor.
-func vecMeanWindows(windowTile *windowTile) {
-	meanWindowsNEON(windowTile)
+// vecFrameTaps copies rows of places to a frame, less where their windows begin.
+func vecFrameTaps(frameTile *frameTile) {
+	frameTapsNEON(frameTile)
+}
+
+// vecMaxTaps keeps the maximum of what windows see of a frame of finite numbers, and its tap.
+func vecMaxTaps(tapTile *tapTile) {
+	maxTapsNEON(tapTile)
+}
+
+// vecMaxTapsOf is maxTaps of maxima, whose taps lie in at.
+func vecMaxTapsOf(tapTile *tapTile) {
+	maxTapsOfNEON(tapTile)
+}
+
+// vecSumTaps adds up what windows see of a frame.
+func vecSumTaps(tapTile *tapTile) {
+	sumTapsNEON(tapTile)
+}
+
+// vecSendTaps adds up what windows see of a frame of gradients where at names their tap.
+func vecSendTaps(tapTile *tapTile) {
+	sendTapsNEON(tapTile)
+}
+
+// vecMaxThree1 writes the maxima of windows of 3×3 with a stride of 1 between rows, and their places. The frame has finite numbers.
+func vecMaxThree1(lanes int, threeTile *threeTile) {
+	maxThree1NEON(threeTile)
+}
+
+// vecMeanThree1 writes the sums of windows of 3×3 with a stride of 1 between rows, each times its factor.
+func vecMeanThree1(lanes int, threeTile *threeTile) {
+	meanThree1NEON(threeTile)
+}
+
+// vecMaxThree2 writes the maxima of windows of 3×3 with a stride of 2 between rows, and their places. The frame has finite numbers.
+func vecMaxThree2(lanes int, threeTile *threeTile) {
+	maxThree2NEON(threeTile)
+}
+
+// vecMeanThree2 writes the sums of windows of 3×3 with a stride of 2 between rows, each times its factor.
+func vecMeanThree2(lanes int, threeTile *threeTile) {
+	meanThree2NEON(threeTile)
+}
+
+// vecCutMaxima copies maxima, and their taps as places.
+func vecCutMaxima(lanes int, cutTile *cutTile) {
+	cutMaximaNEON(cutTile)
+}
+
+// vecCutMeans copies sums, each times its factor, which are the same for every plane.
+func vecCutMeans(lanes int, cutTile *cutTile) {
+	cutMeansNEON(cutTile)
+}
+
+// vecCutRows copies rows of a frame.
+func vecCutRows(lanes int, cutTile *cutTile) {
+	cutRowsNEON(cutTile)
+}
+
+// vecCutPairs copies rows of two frames in turn, one element of each.
+func vecCutPairs(lanes int, cutTile *cutTile) {
+	cutPairsNEON(cutTile)
 }
 
 // vecMaxSpan keeps, for each lane, the maximum of what it has of the rows of a window, and its place.

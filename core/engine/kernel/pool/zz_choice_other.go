@@ -16,23 +16,83 @@ func vecNormPool2(poolTile *poolTile) {
 	kernel.NoVectors()
 }
 
-// vecMaxWindows writes the maxima of windows and their places.
-func vecMaxWindows(windowTile *windowTile) {
+// vecFrameRows copies rows of planes to a frame, and adds what is less itself NaN to bad.
+func vecFrameRows(frameTile *frameTile) {
 	kernel.NoVectors()
 }
 
-// vecDivide computes y = x/divisors. n is a multiple of 16.
-func vecDivide(x *float32, divisors *float32, y *float32, n int) {
+// vecFramePairs copies the even and the odd elements of rows of planes to two frames, and adds what is less itself NaN to bad.
+func vecFramePairs(frameTile *frameTile) {
 	kernel.NoVectors()
 }
 
-// vecSumWindows adds up windows.
-func vecSumWindows(windowTile *windowTile) {
+// vecShareRows copies rows of planes to a frame, each element times its factor, which are the same for every plane.
+func vecShareRows(frameTile *frameTile) {
 	kernel.NoVectors()
 }
 
-// vecMeanWindows adds up windows, and divides each sum by its divisor.
-func vecMeanWindows(windowTile *windowTile) {
+// vecFrameTaps copies rows of places to a frame, less where their windows begin.
+func vecFrameTaps(frameTile *frameTile) {
+	kernel.NoVectors()
+}
+
+// vecMaxTaps keeps the maximum of what windows see of a frame of finite numbers, and its tap.
+func vecMaxTaps(tapTile *tapTile) {
+	kernel.NoVectors()
+}
+
+// vecMaxTapsOf is maxTaps of maxima, whose taps lie in at.
+func vecMaxTapsOf(tapTile *tapTile) {
+	kernel.NoVectors()
+}
+
+// vecSumTaps adds up what windows see of a frame.
+func vecSumTaps(tapTile *tapTile) {
+	kernel.NoVectors()
+}
+
+// vecSendTaps adds up what windows see of a frame of gradients where at names their tap.
+func vecSendTaps(tapTile *tapTile) {
+	kernel.NoVectors()
+}
+
+// vecMaxThree1 writes the maxima of windows of 3×3 with a stride of 1 between rows, and their places. The frame has finite numbers.
+func vecMaxThree1(lanes int, threeTile *threeTile) {
+	kernel.NoVectors()
+}
+
+// vecMeanThree1 writes the sums of windows of 3×3 with a stride of 1 between rows, each times its factor.
+func vecMeanThree1(lanes int, threeTile *threeTile) {
+	kernel.NoVectors()
+}
+
+// vecMaxThree2 writes the maxima of windows of 3×3 with a stride of 2 between rows, and their places. The frame has finite numbers.
+func vecMaxThree2(lanes int, threeTile *threeTile) {
+	kernel.NoVectors()
+}
+
+// vecMeanThree2 writes the sums of windows of 3×3 with a stride of 2 between rows, each times its factor.
+func vecMeanThree2(lanes int, threeTile *threeTile) {
+	kernel.NoVectors()
+}
+
+// vecCutMaxima copies maxima, and their taps as places.
+func vecCutMaxima(lanes int, cutTile *cutTile) {
+	kernel.NoVectors()
+}
+
+// vecCutMeans copies sums, each times its factor, which are the same for every plane.
+func vecCutMeans(lanes int, cutTile *cutTile) {
+	kernel.NoVectors()
+}
+
+// vecCutRows copies rows of a frame.
+func vecCutRows(lanes int, cutTile *cutTile) {
+	kernel.NoVectors()
+}
+
+// vecCutPairs copies rows of two frames in turn, one element of each.
+func vecCutPairs(lanes int, cutTile *cutTile) {
 	kernel.NoVectors()
 }
 

@@ -22,22 +22,83 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(poolTile{}.factors)-104]
 )
 
-// The offsets at which the assembly reads windowTile: each index is 0.
+// The offsets at which the assembly reads frameTile: each index is 0.
 var (
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.rows)-0]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.x)-8]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.step)-16]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.y)-24]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.idx)-32]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.out)-40]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.count)-48]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.taps)-56]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.columns)-64]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.first)-72]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.where)-80]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.divisors)-88]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.n)-96]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.low)-104]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.x)-16]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.xStep)-24]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.xSkip)-32]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.y)-40]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.yStep)-48]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.ySkip)-56]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.vectors)-64]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.lo)-72]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.hi)-80]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.rest)-88]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.order)-96]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.second)-104]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.bad)-112]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.factors)-120]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.from)-128]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.columns)-136]
+	_ = [1]byte{}[unsafe.Offsetof(frameTile{}.line)-144]
+)
+
+// The offsets at which the assembly reads tapTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(tapTile{}.blocks)-0]
+	_ = [1]byte{}[unsafe.Offsetof(tapTile{}.x)-8]
+	_ = [1]byte{}[unsafe.Offsetof(tapTile{}.at)-16]
+	_ = [1]byte{}[unsafe.Offsetof(tapTile{}.y)-24]
+	_ = [1]byte{}[unsafe.Offsetof(tapTile{}.idx)-32]
+	_ = [1]byte{}[unsafe.Offsetof(tapTile{}.count)-40]
+	_ = [1]byte{}[unsafe.Offsetof(tapTile{}.taps)-48]
+)
+
+// The offsets at which the assembly reads threeTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.x)-16]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.second)-24]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.third)-32]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.pitch)-40]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.phase)-48]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.xPlane)-56]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.y)-64]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.yStep)-72]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.yPlane)-80]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.vectors)-88]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.starts)-96]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.idx)-104]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.columns)-112]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.from)-120]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.line)-128]
+	_ = [1]byte{}[unsafe.Offsetof(threeTile{}.factors)-136]
+)
+
+// The offsets at which the assembly reads cutTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.planes)-0]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.x)-16]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.xStep)-24]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.xSkip)-32]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.y)-40]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.yStep)-48]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.ySkip)-56]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.vectors)-64]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.starts)-72]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.at)-80]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.idx)-88]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.columns)-96]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.from)-104]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.line)-112]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.factors)-120]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.factorStep)-128]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.order)-136]
+	_ = [1]byte{}[unsafe.Offsetof(cutTile{}.second)-144]
 )
 
 // The offsets at which the assembly reads columnTile: each index is 0.
@@ -116,8 +177,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.lanes)-80]
 )
 
-// The offsets at which the assembly reads windowTap: each index is 0.
+// The offsets at which the assembly reads poolTap: each index is 0.
 var (
-	_ = [1]byte{}[unsafe.Offsetof(windowTap{}.offset)-0]
-	_ = [1]byte{}[unsafe.Offsetof(windowTap{}.place)-8]
+	_ = [1]byte{}[unsafe.Offsetof(poolTap{}.offset)-0]
+	_ = [1]byte{}[unsafe.Offsetof(poolTap{}.place)-8]
 )

@@ -11,7 +11,10 @@ var Families = slices.Concat(
 	isa.In("reduce", isa.Family{Name: "sums", Emit: sums, ISAs: isa.Each, Choose: true}),
 	isa.In("pool",
 		isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
-		isa.Family{Name: "window", Emit: windows, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "frames", Emit: frames, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "taps", Emit: taps, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "three", Emit: three, ISAs: isa.Each, Choose: true, Lanes: true},
+		isa.Family{Name: "cuts", Emit: cuts, ISAs: isa.Each, Choose: true, Lanes: true},
 		isa.Family{Name: "separate", Emit: separateWindows, ISAs: isa.Each},
 		isa.Family{Name: "span", Emit: maxSpan, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima), ISAs: isa.Each, Choose: true, Lanes: true},
@@ -44,9 +47,23 @@ var Layouts = []isa.Layout{
 		{Name: "lo", Offset: poolLo}, {Name: "hi", Offset: poolHi}, {Name: "n", Offset: poolN}, {Name: "at", Offset: poolAt}, {Name: "w", Offset: poolW}, {Name: "evens", Offset: poolEvens},
 		{Name: "planes", Offset: poolPlanes}, {Name: "factors", Offset: poolFactors},
 	}},
-	{Folder: "pool", Name: "windowTile", Fields: []isa.Field{
-		{Name: "rows", Offset: wtRows}, {Name: "x", Offset: wtX}, {Name: "step", Offset: wtStep}, {Name: "y", Offset: wtY}, {Name: "idx", Offset: wtIdx}, {Name: "out", Offset: wtOut}, {Name: "count", Offset: wtCount}, {Name: "taps", Offset: wtTaps},
-		{Name: "columns", Offset: wtColumns}, {Name: "first", Offset: wtFirst}, {Name: "where", Offset: wtWhere}, {Name: "divisors", Offset: wtDivisors}, {Name: "n", Offset: wtN}, {Name: "low", Offset: wtLow},
+	{Folder: "pool", Name: "frameTile", Fields: []isa.Field{
+		{Name: "planes", Offset: ftPlanes}, {Name: "rows", Offset: ftRows}, {Name: "x", Offset: ftX}, {Name: "xStep", Offset: ftXStep}, {Name: "xSkip", Offset: ftXSkip}, {Name: "y", Offset: ftY}, {Name: "yStep", Offset: ftYStep}, {Name: "ySkip", Offset: ftYSkip},
+		{Name: "vectors", Offset: ftVectors}, {Name: "lo", Offset: ftLo}, {Name: "hi", Offset: ftHi}, {Name: "rest", Offset: ftRest}, {Name: "order", Offset: ftOrder}, {Name: "second", Offset: ftSecond},
+		{Name: "bad", Offset: ftBad}, {Name: "factors", Offset: ftFactors}, {Name: "from", Offset: ftFrom}, {Name: "columns", Offset: ftColumns}, {Name: "line", Offset: ftLine},
+	}},
+	{Folder: "pool", Name: "tapTile", Fields: []isa.Field{
+		{Name: "blocks", Offset: ttBlocks}, {Name: "x", Offset: ttX}, {Name: "at", Offset: ttAt}, {Name: "y", Offset: ttY}, {Name: "idx", Offset: ttIdx}, {Name: "count", Offset: ttCount}, {Name: "taps", Offset: ttTaps},
+	}},
+	{Folder: "pool", Name: "threeTile", Fields: []isa.Field{
+		{Name: "planes", Offset: thPlanes}, {Name: "rows", Offset: thRows}, {Name: "x", Offset: thX}, {Name: "second", Offset: thSecond}, {Name: "third", Offset: thThird}, {Name: "pitch", Offset: thPitch}, {Name: "phase", Offset: thPhase}, {Name: "xPlane", Offset: thXPlane},
+		{Name: "y", Offset: thY}, {Name: "yStep", Offset: thYStep}, {Name: "yPlane", Offset: thYPlane}, {Name: "vectors", Offset: thVectors}, {Name: "starts", Offset: thStarts}, {Name: "idx", Offset: thIdx},
+		{Name: "columns", Offset: thColumns}, {Name: "from", Offset: thFrom}, {Name: "line", Offset: thLine}, {Name: "factors", Offset: thFactors},
+	}},
+	{Folder: "pool", Name: "cutTile", Fields: []isa.Field{
+		{Name: "planes", Offset: ucPlanes}, {Name: "rows", Offset: ucRows}, {Name: "x", Offset: ucX}, {Name: "xStep", Offset: ucXStep}, {Name: "xSkip", Offset: ucXSkip}, {Name: "y", Offset: ucY}, {Name: "yStep", Offset: ucYStep}, {Name: "ySkip", Offset: ucYSkip},
+		{Name: "vectors", Offset: ucVectors}, {Name: "starts", Offset: ucStarts}, {Name: "at", Offset: ucAt}, {Name: "idx", Offset: ucIdx}, {Name: "columns", Offset: ucColumns}, {Name: "from", Offset: ucFrom}, {Name: "line", Offset: ucLine},
+		{Name: "factors", Offset: ucFactors}, {Name: "factorStep", Offset: ucFactorStep}, {Name: "order", Offset: ucOrder}, {Name: "second", Offset: ucSecond},
 	}},
 	{Folder: "pool", Name: "columnTile", Fields: []isa.Field{
 		{Name: "planes", Offset: ctPlanes}, {Name: "rows", Offset: ctRows}, {Name: "taps", Offset: ctTaps}, {Name: "x", Offset: ctX}, {Name: "line", Offset: ctLine}, {Name: "step", Offset: ctStep}, {Name: "skip", Offset: ctSkip}, {Name: "y", Offset: ctY}, {Name: "out", Offset: ctOut},
@@ -63,7 +80,7 @@ var Layouts = []isa.Layout{
 		{Name: "zeros", Offset: stZeros}, {Name: "zerosAt", Offset: stZerosAt}, {Name: "rest", Offset: stRest}, {Name: "divisor", Offset: stDivisor}, {Name: "divides", Offset: stDivides}, {Name: "idx", Offset: stIdx}, {Name: "width", Offset: stWidth}, {Name: "step", Offset: stStep}, {Name: "start", Offset: stStart},
 	}},
 	{Folder: "pool", Name: "spreadPlace", Fields: []isa.Field{{Name: "from", Offset: spFrom}, {Name: "to", Offset: spTo}, {Name: "order", Offset: spOrder}, {Name: "lanes", Offset: spLanes}}},
-	{Folder: "pool", Name: "windowTap", Fields: []isa.Field{{Name: "offset", Offset: tapOffset}, {Name: "place", Offset: tapPlace}}},
+	{Folder: "pool", Name: "poolTap", Fields: []isa.Field{{Name: "offset", Offset: tapOffset}, {Name: "place", Offset: tapPlace}}},
 	{Folder: "norm", Name: "poolGradTile", Fields: []isa.Field{
 		{Name: "rows", Offset: pgRows}, {Name: "x", Offset: pgX}, {Name: "stride", Offset: pgStride}, {Name: "dy", Offset: pgDY}, {Name: "y", Offset: pgY}, {Name: "idx", Offset: pgIdx}, {Name: "outStride", Offset: pgOut},
 		{Name: "n", Offset: pgN}, {Name: "last", Offset: pgLast}, {Name: "counts", Offset: pgCounts}, {Name: "planes", Offset: pgPlanes}, {Name: "each", Offset: pgEach},
