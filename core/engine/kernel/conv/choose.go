@@ -58,7 +58,7 @@ func Takes(p *Shape, a Algorithm, d Direction) bool {
 	case Winograd:
 		return winograd.Takes(p)
 	case Product:
-		return product.Takes(p)
+		return product.Takes(p, d)
 	case Planes:
 		return planes.Takes(p, d)
 	case Lanes:

@@ -1,7 +1,7 @@
 // Package conv convolves images, in two dimensions, and computes the gradients. conv.go
 // has the functions, choose.go the choice between the algorithms, each of which is a package
 // below: winograd takes the fewest products, direct copies nothing but a frame around the image,
-// product is for filters that do not overlap, planes and interleaved for depthwise convolution,
+// product is for filters that do not overlap and for few channels, planes and interleaved for depthwise convolution,
 // images for strides, dilations and small images, and im2col takes every geometry and type. geometry is what they share,
 // cost the model that chooses.
 //

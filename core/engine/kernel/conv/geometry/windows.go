@@ -11,13 +11,14 @@ import (
 // pixels are turned, in blocks of as many pixels as a vector has lanes, which cross the ends of rows and of images.
 type Windows struct {
 	p            Shape
-	framed       bool // images are copied into frames first: of padding, or because squares are wider than windows
+	framed       bool // images are copied into frames of padding first
 	frame        Frame
 	width, plane int // of what windows see: elements of a row and of a channel
 	images, rows int // of a unit, whose pixels fill vectors
 	channels     int // that have groups in the table
 	whole, rest  places
 	groups       []tapGroup
+	line         int       // of the matrix that the groups are for
 	frames       []float32 // of the images of a unit
 }
 
@@ -41,8 +42,8 @@ type places struct {
 	at                   []int
 }
 
-// Squares are of so many taps, and pixels; filters have at least so many columns. The kernel turns so many squares at a time.
-const squareTaps, leastTaps, squaresAtOnce = 4, 3, 2
+// Squares are of so many taps, and pixels: filters have at least so many columns. The kernel turns so many squares at a time.
+const squareTaps, squaresAtOnce = 4, 2
 
 // A unit has at most so many pixels, and as many images or rows as fill whole vectors, or fewer if so many blocks waste little of the last; a call
 // has at most so many groups of taps.
@@ -53,11 +54,11 @@ const (
 )
 
 // FitsWindows reports whether Windows takes images of p.
-func (p *Shape) FitsWindows() bool { return p.DilationW() == 1 && p.S >= leastTaps }
+func (p *Shape) FitsWindows() bool { return p.DilationW() == 1 && p.S >= squareTaps }
 
 // NewWindows is for images of p.
 func NewWindows(p *Shape) Windows {
-	w := Windows{p: *p, framed: p.PadH+p.PadW > 0 || p.S < squareTaps, width: p.W, plane: p.H * p.W}
+	w := Windows{p: *p, framed: p.PadH+p.PadW > 0, width: p.W, plane: p.H * p.W}
 	if w.framed {
 		w.frame = newFrame(p.C, p.H, p.W, p.PadH, p.PadW).sized(p.H+2*p.PadH, p.W+2*p.PadW)
 		w.width, w.plane = w.frame.Width, w.frame.Plane
@@ -111,14 +112,6 @@ func (w *Windows) Elems() int {
 	return n
 }
 
-// Behind is how many elements are written behind the matrix, of rows that lie line apart.
-func (w *Windows) Behind(line int) int {
-	if w.p.S < squareTaps {
-		return line + kernel.Block
-	}
-	return kernel.Block
-}
-
 // Copies is how many squares of four taps and a vector of pixels are turned for so many images, and how many rows are copied to frames.
 func (w *Windows) Copies(images int) (squares, rows int) {
 	p, lanes := &w.p, kernel.Lanes()
@@ -141,17 +134,22 @@ func (w *Windows) SetTables(room []float32) {
 	}
 	room = room[2*n:]
 	n = w.tableGroups()
+	w.line = 0
 	w.groups, w.frames = unsafe.Slice((*tapGroup)(unsafe.Pointer(&room[0])), n), room[n*group:]
 	clear(w.frames)
 }
 
 // setGroups fills the table of taps for a matrix whose rows lie line apart.
 func (w *Windows) setGroups(line int) {
+	if w.line == line {
+		return
+	}
+	w.line = line
 	p, perRow := &w.p, kernel.CeilDiv(w.p.S, squareTaps)
 	for i := range w.groups {
 		group := &w.groups[i]
 		i = min(i, w.channels*w.channelGroups()-1)
-		row, s := i/perRow, max(0, min(i%perRow*squareTaps, p.S-squareTaps))
+		row, s := i/perRow, min(i%perRow*squareTaps, p.S-squareTaps)
 		c, r := row/p.R, row%p.R
 		*group = tapGroup{src: 4 * (c*w.plane + r*p.DilationH()*w.width + s), dst: 4 * (row*p.S + s) * line}
 	}
@@ -177,7 +175,7 @@ func (w *Windows) set(t *places, images, rows int) {
 }
 
 // Gather copies images to a matrix, whose rows lie line apart, and have the pixels of one image behind those of the other. It may write
-// behind a row, a vector less one, and Behind the matrix.
+// behind a row: a vector less one.
 func (w *Windows) Gather(images int, x, matrix []float32, line int) {
 	p, size, pixels := &w.p, w.p.C*w.p.H*w.p.W, w.p.OutH()*w.p.OutW()
 	w.setGroups(line)

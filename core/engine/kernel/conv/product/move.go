@@ -21,9 +21,7 @@ func (m *patches) move(x, matrices []float32, number int) {
 }
 
 // turns reports whether windows copy images for this direction: those of at least four taps in a row, of which they turn squares.
-func (m *patches) turns() bool {
-	return !m.back && m.pixels > 1 && m.p.FitsWindows() && m.p.S > 3 && !m.pairs()
-}
+func (m *patches) turns() bool { return !m.back && m.pixels > 1 && m.p.FitsWindows() }
 
 // covers reports whether move writes every element of an image.
 func (m *patches) covers() bool {

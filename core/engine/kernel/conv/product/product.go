@@ -14,12 +14,32 @@ import (
 // it is copied, beside those of other images, which pays for images of few pixels, too
 // (joined.go). With one pixel the whole batch is one product; else the micro-kernel
 // of direct convolution goes over the pixels of all images, without a frame (tiles.go).
+//
+// Filters that overlap on a few channels are such products as well, once what each output sees is copied.
 
-// Takes reports whether a convolution is such a product.
-func Takes(p *geometry.Shape) bool {
+// Takes reports whether a direction is such a product, or is computed as one.
+func Takes(p *geometry.Shape, d geometry.Direction) bool {
+	return isProduct(p) || d != geometry.ToInput && takesWindows(p)
+}
+
+// isProduct reports whether no element of the input meets two outputs.
+func isProduct(p *geometry.Shape) bool {
 	padded := p.PadH+p.PadW > 0
 	return p.FitsTaps() && !(padded && p.OutH()*p.OutW() == 1) && (p.R == 1 || p.DilationH() == 1) && (p.S == 1 || p.DilationW() == 1) &&
 		(p.StrideH >= p.R || p.OutH() == 1) && (p.StrideW >= p.S || p.OutW() == 1)
+}
+
+// What bounds windows that overlap: channels, of which more are computed faster without copies, and the matrix of an image, which stays in L2.
+const (
+	mostWindowChannels = 8
+	mostWindowElems    = 1 << 17
+)
+
+// takesWindows reports whether the windows of outputs, which overlap, are copied: images of a few channels are soon a matrix, whose product leaves no
+// lanes idle, whatever the stride, the padding and the width of the image.
+func takesWindows(p *geometry.Shape) bool {
+	pixels := p.OutH() * p.OutW()
+	return p.C <= mostWindowChannels && p.GroupCount() == 1 && p.FitsWindows() && pixels > 1 && p.PatchSize()*pixels <= mostWindowElems
 }
 
 // patchesElems bounds the copies of images that are worked on at once, so that they stay in L2.
@@ -80,11 +100,7 @@ func (m *patches) matrixElems() int {
 	if m.pixels == 1 {
 		return m.batch * m.image()
 	}
-	n := m.rows * m.p.GroupCount() * m.line
-	if m.turned {
-		n += m.windows.Behind(m.line)
-	}
-	return n
+	return m.rows * m.p.GroupCount() * m.line
 }
 
 // copies is the room for the copies of a batch, or, in place, for the last image where
