@@ -33,6 +33,11 @@ func BatchNormApplyBF16(n, c, hw int, x []uint16, mean, invstd, gamma, beta []fl
 	for lo := 0; lo < c; lo += applyChannels {
 		hi := min(lo+applyChannels, c)
 		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		if kernel.HasBF16() && appliedInPixels[float32](n, hw) && (relu || residual == nil) {
+			at := lo * hw
+			halfPixelApply(tensor.BF16, n, c, hw, hi-lo, x[at:], mean[lo:], scale[:], shift[:], from(residual, at), relu, y[at:])
+			continue
+		}
 		for i := range n {
 			at := (i*c + lo) * hw
 			normPlanesBF16(hi-lo, hw, x[at:], from(residual, at), mean[lo:], scale[:], shift[:], floor, y[at:])

@@ -20,8 +20,40 @@ func atBatchNormBF16(t *testing.T) {
 	for _, hw := range []int{1, 2, 4, 7, 16, 30, 32, 34, 64, 98, 130} {
 		for _, fused := range []bool{false, true} {
 			testBatchNormBF16(t, 3, 4, hw, fused)
+			if hw < 16 { // enough small planes to be columns, and a block of them that is not the last
+				testBatchNormBF16(t, 9, 70, hw, fused)
+			}
 		}
 	}
+}
+
+// Statistics of few and of many planes are those of float64, also of channels whose first image is far from the others.
+func TestBatchNormStatsBF16(t *testing.T) {
+	kerneltest.AtBF16Levels(t, func(t *testing.T) {
+		for _, hw := range []int{1, 2, 4, 9, 16, 30, 49, 64, 128, 130} {
+			for _, n := range []int{3, 9, 270} {
+				testBatchNormStatsBF16(t, n, 70, hw)
+			}
+		}
+	})
+}
+
+func testBatchNormStatsBF16(t *testing.T, n, c, hw int) {
+	t.Helper()
+	values := kerneltest.Random[float32](1, n*c*hw)
+	for i := range c * hw {
+		if i/hw%3 == 1 {
+			values[i] += 100
+		}
+	}
+	x, exact := kerneltest.ToBF16(values)
+	mean, variance, wantMean, wantVariance := make([]float32, c), make([]float32, c), make([]float64, c), make([]float64, c)
+	BatchNormStatsBF16Of(0, 40, n, c, hw, x, mean, variance)
+	BatchNormStatsBF16Of(40, c, n, c, hw, x, mean, variance)
+	BatchNormStats(n, c, hw, exact, wantMean, wantVariance)
+	name := fmt.Sprintf(" of %d planes of %d pixels", n, hw)
+	kerneltest.CloseTo(t, "mean"+name, kerneltest.Widened(mean), wantMean, 1e-5)
+	kerneltest.CloseTo(t, "variance"+name, kerneltest.Widened(variance), wantVariance, 1e-5)
 }
 
 func testBatchNormBF16(t *testing.T, n, c, hw int, fused bool) {

@@ -94,6 +94,11 @@ func momentsFrom(center, sum, square float64, count int) moments {
 func (s columns) addMoments(rows int, x, center, sums, squares []float32) {
 	clear(sums)
 	clear(squares)
+	s.moreMoments(rows, x, center, sums, squares)
+}
+
+// moreMoments adds to the sums of addMoments.
+func (s columns) moreMoments(rows int, x, center, sums, squares []float32) {
 	vectors, rest, tail := s.width()
 	InFours(rows, func(r, rows int) {
 		if rows%4 == 0 {

@@ -65,6 +65,10 @@ func momentsBF16(x []uint16, ahead int) moments {
 
 // BatchNormStatsBF16Of is BatchNormStatsOf of bfloat16 planes.
 func BatchNormStatsBF16Of(lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
+	if kernel.HasBF16() && inPixels[float32](n, hw) {
+		halfPixelStats(tensor.BF16, lo, hi, n, c, hw, x, mean, variance)
+		return
+	}
 	channelMoments(lo, hi, n, c, hw, 1, func(at, _ int, _ bool, _ float64) moments { return momentsBF16(x[at:][:hw], c*hw) }, mean, variance)
 }
 

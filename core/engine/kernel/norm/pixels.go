@@ -3,6 +3,7 @@ package norm
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // The pixels of small planes are columns of a batch [n, c·hw]: vectors then have no rests but at a block's end, rows of
@@ -72,11 +73,19 @@ func pixelStats(lo, hi, n, c, hw int, x, mean, variance []float32) {
 	var m pixelMoments
 	for ; lo < hi; lo += pixelChannels(hw) {
 		m.pixels = newPixels(n, c, hw, min(pixelChannels(hw), hi-lo))
-		for ch, m := range m.of(x[lo*hw:]) {
-			mean[lo+ch], variance[lo+ch] = float32(m.mean), float32(m.square/float64(n*hw))
-		}
+		m.store(m.of(pixelRows{wide: x[lo*hw:]}), mean[lo:], variance[lo:])
 	}
 }
+
+// pixelRows are the rows of a batch of small planes: of float32, or of a half type d.
+type pixelRows struct {
+	wide []float32
+	half []uint16
+	d    tensor.DType
+}
+
+// from is what begins at an offset.
+func (r pixelRows) from(at int) pixelRows { return pixelRows{from(r.wide, at), from(r.half, at), r.d} }
 
 // pixelMoments are the moments of channels. They are measured in one pass from a center: the mean of a channel's first plane, and then
 // that of the rows before.
@@ -85,18 +94,30 @@ type pixelMoments struct {
 	ms                    [mostChannels]moments
 	near, sum, square     channelValues
 	center, sums, squares pixelValues
+	stage                 *pixelStage // for rows of a half type
 }
 
-func (m *pixelMoments) of(x []float32) []moments {
+// store writes the mean and variance of each channel.
+func (m *pixelMoments) store(ms []moments, mean, variance []float32) {
+	for ch, o := range ms {
+		mean[ch], variance[ch] = float32(o.mean), float32(o.square/float64(m.n*m.hw))
+	}
+}
+
+func (m *pixelMoments) of(x pixelRows) []moments {
 	ms := m.ms[:m.channels]
 	clear(ms)
-	m.fold(x, &m.near)
+	first := x.wide
+	if x.half != nil {
+		first = m.stage.widen(x.d, m.columns, 1, x.half)
+	}
+	m.fold(first, &m.near)
 	for ch := range ms {
 		m.near[ch] /= float32(m.hw)
 	}
 	for i := 0; i < m.n; i += columnRows {
 		rows := min(columnRows, m.n-i)
-		m.merge(rows, x[i*m.stride:], newMergeWeights(i, rows, m.hw))
+		m.merge(rows, x.from(i*m.stride), newMergeWeights(i, rows, m.hw))
 		for ch := range ms {
 			m.near[ch] = float32(ms[ch].mean)
 		}
@@ -106,7 +127,7 @@ func (m *pixelMoments) of(x []float32) []moments {
 
 // merge adds the moments of some rows. Channels whose center was so far from their mean that their squares have lost digits are measured
 // again; others, whatever lies beside them, are not.
-func (m *pixelMoments) merge(rows int, x []float32, w mergeWeights) {
+func (m *pixelMoments) merge(rows int, x pixelRows, w mergeWeights) {
 	const far = 16 // squared distance from the mean, in variances
 	var again [mostChannels]bool
 	count, repeat := rows*m.hw, false
@@ -131,9 +152,19 @@ func (m *pixelMoments) merge(rows int, x []float32, w mergeWeights) {
 }
 
 // measure makes the sums of some rows around the centers.
-func (m *pixelMoments) measure(rows int, x []float32) {
+func (m *pixelMoments) measure(rows int, x pixelRows) {
 	sums, squares := m.room(&m.sums), m.room(&m.squares)
-	m.addMoments(rows, x, m.spread(m.near[:], &m.center), sums, squares)
+	clear(sums)
+	clear(squares)
+	center := m.spread(m.near[:], &m.center)
+	if x.half == nil {
+		m.moreMoments(rows, x.wide, center, sums, squares)
+	}
+	for i := 0; i < rows && x.half != nil; i += stageRows {
+		some := min(stageRows, rows-i)
+		wide := columns{some, m.count, m.count}
+		wide.moreMoments(some, m.stage.widen(x.d, m.columns, some, x.half[i*m.stride:]), center, sums, squares)
+	}
 	m.fold(sums, &m.sum)
 	m.fold(squares, &m.square)
 }
