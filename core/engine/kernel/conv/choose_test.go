@@ -114,7 +114,7 @@ func TestOnePixelOfManyImages(t *testing.T) {
 }
 
 // TestTilesOfEveryHeight has as many output channels as tiles have rows, in rows of pairs of vectors and of a rest, and so
-// many channels that products copy pixels: those of batches that caches do not keep, and of planes that are pages apart.
+// many channels that products copy planes that are pages apart; and batches that caches do not keep.
 func TestTilesOfEveryHeight(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for out := 1; out <= 15; out++ {

@@ -102,6 +102,11 @@ func TransposeStrided(lanes, rows, cols int, src []float32, from int, dst []floa
 	}
 }
 
+// FetchRows prefetches so many elements of each row, which lie stride apart, ahead elements behind src.
+func FetchRows(rows, elems int, src *float32, ahead, stride int) {
+	vecFetchRows(rows, kernel.CeilDiv(elems, kernel.Block), src, 4*ahead, 4*stride)
+}
+
 // PackAlong copies the lanes of n of k rows; stride and step, between rows of src and
 // of dst, are bytes.
 func PackAlong(k int, src *float32, stride int, n kernel.Mask, dst *float32, step int) {

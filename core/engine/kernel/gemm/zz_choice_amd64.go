@@ -40,6 +40,15 @@ func vecPackVectors(k int, vectors int, src *float32, stride int, ahead int, dst
 	}
 }
 
+// vecFetchRows prefetches so many lines of 64 bytes of each row, ahead bytes behind src. stride is bytes.
+func vecFetchRows(rows int, lines int, src *float32, ahead int, stride int) {
+	if kernel.Wide() {
+		fetchRowsAVX512(rows, lines, src, ahead, stride)
+	} else {
+		fetchRowsAVX2(rows, lines, src, ahead, stride)
+	}
+}
+
 // vecFinishRow computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.
 func vecFinishRow(x *float32, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	finishRowBF16(x, bias, biasStep, floor, y, n)

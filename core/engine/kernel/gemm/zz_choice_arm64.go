@@ -24,6 +24,11 @@ func vecPackVectors(k int, vectors int, src *float32, stride int, ahead int, dst
 	packVectorsNEON(k, vectors, src, stride, ahead, dst, next)
 }
 
+// vecFetchRows prefetches so many lines of 64 bytes of each row, ahead bytes behind src. stride is bytes.
+func vecFetchRows(rows int, lines int, src *float32, ahead int, stride int) {
+	fetchRowsNEON(rows, lines, src, ahead, stride)
+}
+
 // vecFinishRow computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.
 func vecFinishRow(x *float32, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	kernel.NoVectors()

@@ -26,6 +26,11 @@ func vecPackVectors(k int, vectors int, src *float32, stride int, ahead int, dst
 	kernel.NoVectors()
 }
 
+// vecFetchRows prefetches so many lines of 64 bytes of each row, ahead bytes behind src. stride is bytes.
+func vecFetchRows(rows int, lines int, src *float32, ahead int, stride int) {
+	kernel.NoVectors()
+}
+
 // vecFinishRow computes y = max(x + bias, floor), rounded once. The bias moves by biasStep bytes behind every 16.
 func vecFinishRow(x *float32, bias *float32, biasStep int, floor float32, y *uint16, n int) {
 	kernel.NoVectors()

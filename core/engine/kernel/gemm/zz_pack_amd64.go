@@ -22,6 +22,11 @@ func packPairAVX2(k int, src *float32, stride int, dst *float32)
 //go:noescape
 func packVectorsAVX2(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)
 
+// fetchRowsAVX2 prefetches so many lines of 64 bytes of each row, ahead bytes behind src. stride is bytes.
+//
+//go:noescape
+func fetchRowsAVX2(rows int, lines int, src *float32, ahead int, stride int)
+
 // packAcrossAVX512 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
 //
 //go:noescape
@@ -41,3 +46,8 @@ func packPairAVX512(k int, src *float32, stride int, dst *float32)
 //
 //go:noescape
 func packVectorsAVX512(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)
+
+// fetchRowsAVX512 prefetches so many lines of 64 bytes of each row, ahead bytes behind src. stride is bytes.
+//
+//go:noescape
+func fetchRowsAVX512(rows int, lines int, src *float32, ahead int, stride int)

@@ -182,6 +182,30 @@ vector:
 	VZEROUPPER
 	RET
 
+// func fetchRowsAVX2(rows int, lines int, src *float32, ahead int, stride int)
+// Requires: AVX, MMX+
+TEXT ·fetchRowsAVX2(SB), NOSPLIT, $0-40
+	MOVQ rows+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ ahead+24(FP), DX
+	MOVQ stride+32(FP), BX
+	ADDQ DX, CX
+
+row:
+	MOVQ lines+8(FP), SI
+	MOVQ CX, DX
+
+line:
+	PREFETCHT2 (DX)
+	ADDQ       $+64, DX
+	DECQ       SI
+	JNZ        line
+	ADDQ       BX, CX
+	DECQ       AX
+	JNZ        row
+	VZEROUPPER
+	RET
+
 // func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
 // Requires: AVX, AVX512F, CMOV, MMX+
 TEXT ·packAcrossAVX512(SB), NOSPLIT, $0-56
@@ -456,6 +480,30 @@ vector:
 	JNZ        vector
 	ADDQ       DX, CX
 	ADDQ       $0x40, BX
+	DECQ       AX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func fetchRowsAVX512(rows int, lines int, src *float32, ahead int, stride int)
+// Requires: AVX, MMX+
+TEXT ·fetchRowsAVX512(SB), NOSPLIT, $0-40
+	MOVQ rows+0(FP), AX
+	MOVQ src+16(FP), CX
+	MOVQ ahead+24(FP), DX
+	MOVQ stride+32(FP), BX
+	ADDQ DX, CX
+
+row:
+	MOVQ lines+8(FP), SI
+	MOVQ CX, DX
+
+line:
+	PREFETCHT2 (DX)
+	ADDQ       $+64, DX
+	DECQ       SI
+	JNZ        line
+	ADDQ       BX, CX
 	DECQ       AX
 	JNZ        row
 	VZEROUPPER

@@ -21,3 +21,8 @@ func packPairNEON(k int, src *float32, stride int, dst *float32)
 //
 //go:noescape
 func packVectorsNEON(k int, vectors int, src *float32, stride int, ahead int, dst *float32, next int)
+
+// fetchRowsNEON prefetches so many lines of 64 bytes of each row, ahead bytes behind src. stride is bytes.
+//
+//go:noescape
+func fetchRowsNEON(rows int, lines int, src *float32, ahead int, stride int)

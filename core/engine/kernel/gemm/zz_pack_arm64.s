@@ -446,3 +446,23 @@ vector:
 	SUBS	$1, R9, R9
 	BNE	row
 	RET
+
+// func fetchRowsNEON(rows int, lines int, src *float32, ahead int, stride int)
+TEXT ·fetchRowsNEON(SB), NOSPLIT, $0-40
+	MOVD	rows+0(FP), R4
+	MOVD	src+16(FP), R3
+	MOVD	ahead+24(FP), R0
+	MOVD	stride+32(FP), R2
+	ADD	R0, R3, R3
+row:
+	MOVD	lines+8(FP), R1
+	MOVD	R3, R0
+line:
+	PRFM	0(R0), PLDL2KEEP
+	ADD	$64, R0, R0
+	SUBS	$1, R1, R1
+	BNE	line
+	ADD	R2, R3, R3
+	SUBS	$1, R4, R4
+	BNE	row
+	RET

@@ -18,6 +18,7 @@ type tiles struct {
 	block            int       // vectors of pixels that are worked on at once
 	beside           bool      // see plan.beside
 	far              bool      // y does not stay in the last cache
+	fetches          bool      // see plan.fetches
 	packed           []float32 // panels of what they see, or nil: [block][in][lanes]
 	offsets          []int32   // byte offsets of its rows
 	weights          []float32
@@ -33,30 +34,24 @@ type plan struct {
 // blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2.
 const blockElems = 1 << 13
 
-// packs reports whether the in rows are copied, if they are read several times: what comes from memory, so that it is read from side to
-// side, and, by short vectors, planes that are pages apart, whose lines want the same set of the cache.
+// packs reports whether the in rows are copied: where vectors are short, and planes pages apart, whose lines want the same set of the
+// cache and do not stay there until they are read again.
 func (p *plan) packs() bool {
 	const page = 4096 / 4
-	wide := kernel.Lanes() == kernel.Block
-	if p.far {
-		return p.pixels >= page && (p.out >= 32 || wide && p.in >= 32) || !wide && min(p.in, p.out) >= 64
-	}
-	return !wide && p.pixels%page == 0 && (p.out >= 32 || min(p.in, p.out) >= 64)
+	return kernel.Lanes() < kernel.Block && p.pixels%page == 0 && (p.out >= 32 || min(p.in, p.out) >= 64)
 }
 
 // beside reports whether a call of the micro-kernel takes the pixels beside each other, and not the rows of y below each other: where
 // an image has enough vectors for calls to be fewer, and so many of all in rows stay in L1 or come from L2 as fast as they are
-// needed. From memory, that is so where they are read but once, or a sum has so few products that a call itself takes as long.
+// needed.
 func (p *plan) beside() bool {
-	const few, often, rows = 12, 16, 256
-	lanes := kernel.Lanes()
-	switch {
-	case p.packs():
-		return true
-	case p.far && p.out > gemm.TileOf(lanes).Rows:
-		return p.in <= few && p.pixels >= often*lanes
-	}
-	return p.in <= rows && p.pixels > leastBeside*lanes
+	const rows = 256
+	return p.packs() || p.in <= rows && p.pixels > leastBeside*kernel.Lanes()
+}
+
+// fetches reports whether the next block is prefetched while tiles read this one again and again.
+func (p *plan) fetches() bool {
+	return p.far && p.beside() && !p.packs() && p.out > gemm.TileOf(p.lanes()).Rows
 }
 
 // leastBeside and mostBeside bound the vectors of pixels that calls take beside each other.
@@ -101,7 +96,7 @@ func (p *plan) lanes() int {
 
 // newTiles packs the weights of out rows: element (o, i) is at o·row + i·col. Rows of the input are line apart.
 func newTiles(p plan, line int, w []float32, row, col int, room []float32) tiles {
-	t := tiles{TileShape: gemm.TileOf(p.lanes()), in: p.in, out: p.out, pixels: p.pixels, line: line, block: p.block(), beside: p.beside()}
+	t := tiles{TileShape: gemm.TileOf(p.lanes()), in: p.in, out: p.out, pixels: p.pixels, line: line, block: p.block(), beside: p.beside(), fetches: p.fetches()}
 	step := line
 	if p.packs() {
 		n := t.block * panelElems(p.in)
@@ -170,6 +165,9 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 			t.Add = 1
 		}
 		for i := 0; i < c.out; i += step {
+			if c.fetches {
+				c.fetch(first, count, l, i, step, images*c.between+pixels, x)
+			}
 			p = first
 			for v := 0; v < count; {
 				var to0, to1 int
@@ -255,4 +253,13 @@ func (c *tiles) runSafely(images int, x, y, room []float32) {
 	last := (images - 1) * c.between
 	copy(room, x[last:][:c.in*c.pixels])
 	c.run(1, room, y[(images-1)*c.outStep:])
+}
+
+// fetch prefetches a share of what lies ahead elements behind a block: as much as the tiles of step rows from i on are of all.
+func (c *tiles) fetch(p place, count, l, i, step, ahead int, x []float32) {
+	k := min(gemm.BlockK, c.in-l)
+	from, end := k*i/c.out, k*min(i+step, c.out)/c.out
+	if from < end {
+		gemm.FetchRows(end-from, count*c.Lanes, &x[p.image*c.between+p.pixel+(l+from)*c.line], ahead, c.line)
+	}
 }

@@ -10,7 +10,7 @@ import (
 
 // pack copies matrices to panels. The kernels write whole vectors: what lies beyond a
 // panel's width is overwritten by its next row.
-var pack = isa.All(packAcross, packAlong, packPair, packVectors)
+var pack = isa.All(packAcross, packAlong, packPair, packVectors, fetchRows)
 
 // packVectors reads whole rows, as memory likes it, and prefetches what is packed later.
 func packVectors(a *isa.Asm) {
@@ -32,6 +32,24 @@ func packVectors(a *isa.Asm) {
 	a.ADDQ(stride, src)
 	a.Advance(operand.U8(4*a.Lanes), dst)
 	a.CountDown(k, "row")
+	a.Ret()
+}
+
+// fetchRows asks for what is read later. It goes to the L2 cache, which waits for more lines at a time than the L1 cache.
+func fetchRows(a *isa.Asm) {
+	a.Kernel("fetchRows", "func(rows, lines int, src *float32, ahead, stride int)",
+		"prefetches so many lines of 64 bytes of each row, ahead bytes behind src. stride is bytes.")
+	rows, src, ahead, stride, p := a.Gp("rows"), a.Gp("src"), a.Gp("ahead"), a.Gp("stride"), a.GP64()
+	a.ADDQ(ahead, src)
+	a.Label("row")
+	left := a.Gp("lines")
+	a.MOVQ(src, p)
+	a.Label("line")
+	a.PREFETCHT2(operand.Mem{Base: p})
+	a.ADDQ(operand.I32(64), p)
+	a.CountDown(left, "line")
+	a.ADDQ(stride, src)
+	a.CountDown(rows, "row")
 	a.Ret()
 }
 
