@@ -53,7 +53,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
 		return lineTerms(l.Work(d))
 	}
 	if takesSmall(p, d) {
-		return smallTerms(p)
+		return smallTerms(p, d)
 	}
 	if takesWide(p, d) {
 		return wideTerms(p, d)

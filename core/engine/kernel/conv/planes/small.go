@@ -35,8 +35,8 @@ type smallPlanes struct {
 	xImage, yImage         int
 	planes, xPlane, yPlane int
 	taps                   int
-	table                  *smallTap
-	weights                *float32 // [planes][weightsPlane]
+	table                  unsafe.Pointer // *smallTap, or *spreadTap
+	weights                *float32       // [planes][weightsPlane]
 	weightsPlane           int
 	bias                   *float32
 	biasPlane              int
@@ -45,6 +45,8 @@ type smallPlanes struct {
 	xRow                   int // the rest is for planes of rows, of which every other one is seen
 	oddTaps                int // that see odd rows, behind those that see even ones
 	rowMasks               [2 * smallRows]uint16
+	vectors                int // and this for planes of some vectors, whose weights rowMasks has the masks of; see spreadGrad
+	parts                  [spreadVectors]spreadPart
 }
 
 const (
@@ -57,6 +59,9 @@ const (
 func takesSmall(p *geometry.Shape, d geometry.Direction) bool {
 	if !kernel.Wide() || kernel.Halves() || !p.Depthwise() || p.K != p.C {
 		return false
+	}
+	if takesSpread(p, d) {
+		return true
 	}
 	if takesSmallRows(p) {
 		return d != geometry.ToInput && smallTaps(p) > 0
@@ -77,6 +82,9 @@ func takesSmallRows(p *geometry.Shape) bool {
 
 // smallScratch is the elements that a direction needs.
 func smallScratch(p *geometry.Shape, d geometry.Direction) int {
+	if takesSpread(p, d) {
+		return spreadScratch(p)
+	}
 	n := p.R*p.S*smallTapElems + 2*kernel.Block
 	if d == geometry.ToWeight {
 		n += p.K * p.R * p.S * (kernel.Block + 2)
@@ -85,7 +93,10 @@ func smallScratch(p *geometry.Shape, d geometry.Direction) int {
 }
 
 // smallTerms counts what a direction does. See package cost.
-func smallTerms(p *geometry.Shape) (t cost.Terms) {
+func smallTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	if takesSpread(p, d) {
+		return spreadTerms(p)
+	}
 	images, each := smallImages, 2 // a permutation takes as long as a product, and one of two vectors as long as two
 	if takesSmallRows(p) {
 		images, each = images/2, 3
@@ -167,7 +178,7 @@ func (s *small) call(n, in, out int, x, y []float32) smallPlanes {
 	p := &s.p
 	t := smallPlanes{
 		x: &x[n*p.C*in], y: &y[n*p.C*out], xImage: 4 * p.C * in, yImage: 4 * p.C * out, planes: p.C, xPlane: 4 * in, yPlane: 4 * out,
-		taps: len(s.table), table: &s.table[0], weightsPlane: 4 * p.R * p.S, maskY: uint16(1<<out - 1),
+		taps: len(s.table), table: unsafe.Pointer(&s.table[0]), weightsPlane: 4 * p.R * p.S, maskY: uint16(1<<out - 1),
 	}
 	if s.images == smallImages {
 		t.maskX = uint16(1<<in - 1)
@@ -248,6 +259,10 @@ func smallForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 }
 
 func smallGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
+	if takesSpread(p, geometry.ToInput) {
+		spreadGradInput(p, dy, w, dx, scratch)
+		return
+	}
 	s, _ := newSmall(p, true, scratch)
 	s.convolve(s.out, s.in, dy, w, nil, dx)
 }

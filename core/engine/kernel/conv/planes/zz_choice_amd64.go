@@ -337,6 +337,11 @@ func vecSmallDots8(smallPlanes *smallPlanes) {
 	smallDots8AVX512(smallPlanes)
 }
 
+// vecSmallSpread8 computes the gradients of planes of 8 images from dy that a vector holds each.
+func vecSmallSpread8(smallPlanes *smallPlanes) {
+	smallSpread8AVX512(smallPlanes)
+}
+
 // vecSmallForward4 convolves planes of 4 images that a vector holds each.
 func vecSmallForward4(smallPlanes *smallPlanes) {
 	smallForward4AVX512(smallPlanes)
@@ -345,6 +350,11 @@ func vecSmallForward4(smallPlanes *smallPlanes) {
 // vecSmallDots4 adds the products of dy and x for each tap, [tap][lane], over planes of 4 images that a vector holds each.
 func vecSmallDots4(smallPlanes *smallPlanes) {
 	smallDots4AVX512(smallPlanes)
+}
+
+// vecSmallSpread4 computes the gradients of planes of 4 images from dy that a vector holds each.
+func vecSmallSpread4(smallPlanes *smallPlanes) {
+	smallSpread4AVX512(smallPlanes)
 }
 
 // vecSmallStridedForward4 convolves planes of 4 images to some that a vector holds each.
@@ -367,6 +377,11 @@ func vecSmallDots2(smallPlanes *smallPlanes) {
 	smallDots2AVX512(smallPlanes)
 }
 
+// vecSmallSpread2 computes the gradients of planes of 2 images from dy that a vector holds each.
+func vecSmallSpread2(smallPlanes *smallPlanes) {
+	smallSpread2AVX512(smallPlanes)
+}
+
 // vecSmallStridedForward2 convolves planes of 2 images to some that a vector holds each.
 func vecSmallStridedForward2(smallPlanes *smallPlanes) {
 	smallStridedForward2AVX512(smallPlanes)
@@ -385,6 +400,11 @@ func vecSmallForward1(smallPlanes *smallPlanes) {
 // vecSmallDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images that a vector holds each.
 func vecSmallDots1(smallPlanes *smallPlanes) {
 	smallDots1AVX512(smallPlanes)
+}
+
+// vecSmallSpread1 computes the gradients of planes of 1 images from dy that a vector holds each.
+func vecSmallSpread1(smallPlanes *smallPlanes) {
+	smallSpread1AVX512(smallPlanes)
 }
 
 // vecSmallStridedForward1 convolves planes of 1 images to some that a vector holds each.

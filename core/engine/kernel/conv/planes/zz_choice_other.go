@@ -341,6 +341,11 @@ func vecSmallDots8(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
 }
 
+// vecSmallSpread8 computes the gradients of planes of 8 images from dy that a vector holds each.
+func vecSmallSpread8(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
 // vecSmallForward4 convolves planes of 4 images that a vector holds each.
 func vecSmallForward4(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
@@ -348,6 +353,11 @@ func vecSmallForward4(smallPlanes *smallPlanes) {
 
 // vecSmallDots4 adds the products of dy and x for each tap, [tap][lane], over planes of 4 images that a vector holds each.
 func vecSmallDots4(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallSpread4 computes the gradients of planes of 4 images from dy that a vector holds each.
+func vecSmallSpread4(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
 }
 
@@ -371,6 +381,11 @@ func vecSmallDots2(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
 }
 
+// vecSmallSpread2 computes the gradients of planes of 2 images from dy that a vector holds each.
+func vecSmallSpread2(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
 // vecSmallStridedForward2 convolves planes of 2 images to some that a vector holds each.
 func vecSmallStridedForward2(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
@@ -388,6 +403,11 @@ func vecSmallForward1(smallPlanes *smallPlanes) {
 
 // vecSmallDots1 adds the products of dy and x for each tap, [tap][lane], over planes of 1 images that a vector holds each.
 func vecSmallDots1(smallPlanes *smallPlanes) {
+	kernel.NoVectors()
+}
+
+// vecSmallSpread1 computes the gradients of planes of 1 images from dy that a vector holds each.
+func vecSmallSpread1(smallPlanes *smallPlanes) {
 	kernel.NoVectors()
 }
 

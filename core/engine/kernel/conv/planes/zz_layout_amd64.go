@@ -320,6 +320,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.xRow)-120]
 	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.oddTaps)-128]
 	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.rowMasks)-136]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.vectors)-152]
+	_ = [1]byte{}[unsafe.Offsetof(smallPlanes{}.parts)-160]
 )
 
 // The offsets at which the assembly reads smallTap: each index is 0.
@@ -327,4 +329,17 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(smallTap{}.order)-0]
 	_ = [1]byte{}[unsafe.Offsetof(smallTap{}.mask)-64]
 	_ = [1]byte{}[unsafe.Offsetof(smallTap{}.at)-68]
+)
+
+// The offsets at which the assembly reads spreadTap: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(spreadTap{}.order)-0]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTap{}.weights)-64]
+	_ = [1]byte{}[unsafe.Offsetof(spreadTap{}.mask)-128]
+)
+
+// The offsets at which the assembly reads spreadPart: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(spreadPart{}.taps)-0]
+	_ = [1]byte{}[unsafe.Offsetof(spreadPart{}.lanes)-8]
 )

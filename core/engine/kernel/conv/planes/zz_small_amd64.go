@@ -12,6 +12,11 @@ func smallForward8AVX512(smallPlanes *smallPlanes)
 //go:noescape
 func smallDots8AVX512(smallPlanes *smallPlanes)
 
+// smallSpread8AVX512 computes the gradients of planes of 8 images from dy that a vector holds each.
+//
+//go:noescape
+func smallSpread8AVX512(smallPlanes *smallPlanes)
+
 // smallForward4AVX512 convolves planes of 4 images that a vector holds each.
 //
 //go:noescape
@@ -21,6 +26,11 @@ func smallForward4AVX512(smallPlanes *smallPlanes)
 //
 //go:noescape
 func smallDots4AVX512(smallPlanes *smallPlanes)
+
+// smallSpread4AVX512 computes the gradients of planes of 4 images from dy that a vector holds each.
+//
+//go:noescape
+func smallSpread4AVX512(smallPlanes *smallPlanes)
 
 // smallStridedForward4AVX512 convolves planes of 4 images to some that a vector holds each.
 //
@@ -42,6 +52,11 @@ func smallForward2AVX512(smallPlanes *smallPlanes)
 //go:noescape
 func smallDots2AVX512(smallPlanes *smallPlanes)
 
+// smallSpread2AVX512 computes the gradients of planes of 2 images from dy that a vector holds each.
+//
+//go:noescape
+func smallSpread2AVX512(smallPlanes *smallPlanes)
+
 // smallStridedForward2AVX512 convolves planes of 2 images to some that a vector holds each.
 //
 //go:noescape
@@ -61,6 +76,11 @@ func smallForward1AVX512(smallPlanes *smallPlanes)
 //
 //go:noescape
 func smallDots1AVX512(smallPlanes *smallPlanes)
+
+// smallSpread1AVX512 computes the gradients of planes of 1 images from dy that a vector holds each.
+//
+//go:noescape
+func smallSpread1AVX512(smallPlanes *smallPlanes)
 
 // smallStridedForward1AVX512 convolves planes of 1 images to some that a vector holds each.
 //

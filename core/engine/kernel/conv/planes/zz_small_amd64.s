@@ -205,6 +205,123 @@ tapDone:
 	VZEROUPPER
 	RET
 
+// func smallSpread8AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·smallSpread8AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  72(AX), DI
+	KMOVW 136(AX), K2
+	KMOVW 138(AX), K3
+
+plane:
+	MOVQ       24(AX), DX
+	MOVQ       SI, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z0
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z1
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z2
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z3
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z4
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z5
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z6
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z7
+	VMOVUPS.Z  (DI), K2, Z8
+	VMOVUPS.Z  64(DI), K3, Z9
+	MOVQ       152(AX), R9
+	MOVQ       BX, R8
+	LEAQ       160(AX), R10
+	MOVQ       64(AX), CX
+
+vector:
+	VPXORD Z10, Z10, Z10
+	VPXORD Z11, Z11, Z11
+	VPXORD Z12, Z12, Z12
+	VPXORD Z13, Z13, Z13
+	VPXORD Z14, Z14, Z14
+	VPXORD Z15, Z15, Z15
+	VPXORD Z16, Z16, Z16
+	VPXORD Z17, Z17, Z17
+	MOVQ   (R10), DX
+
+tap:
+	VMOVDQU32   (CX), Z18
+	VMOVDQU32   64(CX), Z19
+	KMOVW       128(CX), K4
+	VPERMI2PS.Z Z9, Z8, K4, Z19
+	VPERMPS.Z   Z0, Z18, K4, Z20
+	VFMADD231PS Z20, Z19, Z10
+	VPERMPS.Z   Z1, Z18, K4, Z20
+	VFMADD231PS Z20, Z19, Z11
+	VPERMPS.Z   Z2, Z18, K4, Z20
+	VFMADD231PS Z20, Z19, Z12
+	VPERMPS.Z   Z3, Z18, K4, Z20
+	VFMADD231PS Z20, Z19, Z13
+	VPERMPS.Z   Z4, Z18, K4, Z20
+	VFMADD231PS Z20, Z19, Z14
+	VPERMPS.Z   Z5, Z18, K4, Z20
+	VFMADD231PS Z20, Z19, Z15
+	VPERMPS.Z   Z6, Z18, K4, Z20
+	VFMADD231PS Z20, Z19, Z16
+	VPERMPS.Z   Z7, Z18, K4, Z18
+	VFMADD231PS Z18, Z19, Z17
+	SUBQ        $-192, CX
+	DECQ        DX
+	JNZ         tap
+	MOVQ        16(AX), R11
+	KMOVW       8(R10), K4
+	MOVQ        R8, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z10, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z11, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z12, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z13, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z14, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z15, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z16, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z17, K4, (DX)
+	ADDQ        $0x40, R8
+	ADDQ        $0x10, R10
+	DECQ        R9
+	JNZ         vector
+	ADDQ        80(AX), DI
+	ADDQ        40(AX), BX
+	ADDQ        48(AX), SI
+	DECQ        32(AX)
+	JNZ         plane
+	VZEROUPPER
+	RET
+
 // func smallForward4AVX512(smallPlanes *smallPlanes)
 // Requires: AVX, AVX512F, MMX+
 TEXT ·smallForward4AVX512(SB), NOSPLIT, $0-8
@@ -341,6 +458,87 @@ tapDone:
 	ADDQ 48(AX), SI
 	DECQ 32(AX)
 	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func smallSpread4AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·smallSpread4AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  72(AX), DI
+	KMOVW 136(AX), K2
+	KMOVW 138(AX), K3
+
+plane:
+	MOVQ       24(AX), DX
+	MOVQ       SI, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z0
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z1
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z2
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z3
+	VMOVUPS.Z  (DI), K2, Z4
+	VMOVUPS.Z  64(DI), K3, Z5
+	MOVQ       152(AX), R9
+	MOVQ       BX, R8
+	LEAQ       160(AX), R10
+	MOVQ       64(AX), CX
+
+vector:
+	VPXORD Z6, Z6, Z6
+	VPXORD Z7, Z7, Z7
+	VPXORD Z8, Z8, Z8
+	VPXORD Z9, Z9, Z9
+	MOVQ   (R10), DX
+
+tap:
+	VMOVDQU32   (CX), Z10
+	VMOVDQU32   64(CX), Z11
+	KMOVW       128(CX), K4
+	VPERMI2PS.Z Z5, Z4, K4, Z11
+	VPERMPS.Z   Z0, Z10, K4, Z12
+	VFMADD231PS Z12, Z11, Z6
+	VPERMPS.Z   Z1, Z10, K4, Z12
+	VFMADD231PS Z12, Z11, Z7
+	VPERMPS.Z   Z2, Z10, K4, Z12
+	VFMADD231PS Z12, Z11, Z8
+	VPERMPS.Z   Z3, Z10, K4, Z10
+	VFMADD231PS Z10, Z11, Z9
+	SUBQ        $-192, CX
+	DECQ        DX
+	JNZ         tap
+	MOVQ        16(AX), R11
+	KMOVW       8(R10), K4
+	MOVQ        R8, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z6, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z7, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z8, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z9, K4, (DX)
+	ADDQ        $0x40, R8
+	ADDQ        $0x10, R10
+	DECQ        R9
+	JNZ         vector
+	ADDQ        80(AX), DI
+	ADDQ        40(AX), BX
+	ADDQ        48(AX), SI
+	DECQ        32(AX)
+	JNZ         plane
 	VZEROUPPER
 	RET
 
@@ -754,6 +952,69 @@ tapDone:
 	VZEROUPPER
 	RET
 
+// func smallSpread2AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·smallSpread2AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  72(AX), DI
+	KMOVW 136(AX), K2
+	KMOVW 138(AX), K3
+
+plane:
+	MOVQ       24(AX), DX
+	MOVQ       SI, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z0
+	ADDQ       DX, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z1
+	VMOVUPS.Z  (DI), K2, Z2
+	VMOVUPS.Z  64(DI), K3, Z3
+	MOVQ       152(AX), R9
+	MOVQ       BX, R8
+	LEAQ       160(AX), R10
+	MOVQ       64(AX), CX
+
+vector:
+	VPXORD Z4, Z4, Z4
+	VPXORD Z5, Z5, Z5
+	MOVQ   (R10), DX
+
+tap:
+	VMOVDQU32   (CX), Z6
+	VMOVDQU32   64(CX), Z7
+	KMOVW       128(CX), K4
+	VPERMI2PS.Z Z3, Z2, K4, Z7
+	VPERMPS.Z   Z0, Z6, K4, Z8
+	VFMADD231PS Z8, Z7, Z4
+	VPERMPS.Z   Z1, Z6, K4, Z6
+	VFMADD231PS Z6, Z7, Z5
+	SUBQ        $-192, CX
+	DECQ        DX
+	JNZ         tap
+	MOVQ        16(AX), R11
+	KMOVW       8(R10), K4
+	MOVQ        R8, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z4, K4, (DX)
+	ADDQ        R11, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z5, K4, (DX)
+	ADDQ        $0x40, R8
+	ADDQ        $0x10, R10
+	DECQ        R9
+	JNZ         vector
+	ADDQ        80(AX), DI
+	ADDQ        40(AX), BX
+	ADDQ        48(AX), SI
+	DECQ        32(AX)
+	JNZ         plane
+	VZEROUPPER
+	RET
+
 // func smallStridedForward2AVX512(smallPlanes *smallPlanes)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
 TEXT ·smallStridedForward2AVX512(SB), NOSPLIT, $0-8
@@ -1060,6 +1321,60 @@ tapDone:
 	ADDQ 48(AX), SI
 	DECQ 32(AX)
 	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func smallSpread1AVX512(smallPlanes *smallPlanes)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·smallSpread1AVX512(SB), NOSPLIT, $0-8
+	MOVQ  smallPlanes+0(FP), AX
+	MOVQ  (AX), BX
+	MOVQ  8(AX), SI
+	KMOVW 114(AX), K1
+	MOVQ  72(AX), DI
+	KMOVW 136(AX), K2
+	KMOVW 138(AX), K3
+
+plane:
+	MOVQ       24(AX), CX
+	MOVQ       SI, CX
+	PREFETCHT0 512(CX)
+	VMOVUPS.Z  (CX), K1, Z0
+	VMOVUPS.Z  (DI), K2, Z1
+	VMOVUPS.Z  64(DI), K3, Z2
+	MOVQ       152(AX), R9
+	MOVQ       BX, R8
+	LEAQ       160(AX), R10
+	MOVQ       64(AX), CX
+
+vector:
+	VPXORD Z3, Z3, Z3
+	MOVQ   (R10), DX
+
+tap:
+	VMOVDQU32   (CX), Z4
+	VMOVDQU32   64(CX), Z5
+	KMOVW       128(CX), K4
+	VPERMI2PS.Z Z2, Z1, K4, Z5
+	VPERMPS.Z   Z0, Z4, K4, Z4
+	VFMADD231PS Z4, Z5, Z3
+	SUBQ        $-192, CX
+	DECQ        DX
+	JNZ         tap
+	MOVQ        16(AX), DX
+	KMOVW       8(R10), K4
+	MOVQ        R8, DX
+	PREFETCHT0  512(DX)
+	VMOVUPS     Z3, K4, (DX)
+	ADDQ        $0x40, R8
+	ADDQ        $0x10, R10
+	DECQ        R9
+	JNZ         vector
+	ADDQ        80(AX), DI
+	ADDQ        40(AX), BX
+	ADDQ        48(AX), SI
+	DECQ        32(AX)
+	JNZ         plane
 	VZEROUPPER
 	RET
 

@@ -27,6 +27,7 @@ func small(a *isa.Asm) {
 	for images := smallImages; images > 0; images /= 2 {
 		smallForward(a, images)
 		smallDots(a, images)
+		smallSpread(a, images)
 		if images < smallImages { // of more, planes of two vectors have no registers
 			smallStridedForward(a, images)
 			smallStridedDots(a, images)
