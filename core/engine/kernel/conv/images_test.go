@@ -110,3 +110,28 @@ func TestImagesOfFewChannels(t *testing.T) {
 		kerneltest.AtEachWidth(t, func(t *testing.T) { d.test(t, Images) })
 	}
 }
+
+// TestImagesOfPixelsFarAway has more pixels than caches hold, which are read in their order before tiles are.
+func TestImagesOfPixelsFarAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("32 MiB")
+	}
+	p := Shape{N: 61, C: 16, H: 66, W: 65, K: 16, R: 1, S: 1, StrideH: 1, StrideW: 1, Groups: 2}
+	one := p
+	one.N = 1
+	size := p.C * p.H * p.W
+	x, w, y := kerneltest.Random[float32](1, p.N*size), kerneltest.Random[float32](2, p.K*p.PatchSize()), make([]float32, p.N*size)
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		if kernel.Current() == kernel.Generic {
+			t.Skip("plain Go has one algorithm")
+		}
+		defer Force(Images)()
+		scratch := make([]float32, Scratch[float32](&p))
+		Forward(&p, x, w, nil, y, scratch)
+		want := make([]float32, size)
+		for n := 0; n < p.N; n += 20 {
+			convRef(&one, x[n*size:][:size], w, nil, want)
+			kerneltest.CloseTo(t, "y", y[n*size:][:size], want, 1e-4)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package images
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
@@ -41,6 +42,11 @@ func (c *pass) runPixels(x, packed, bias, y []float32) {
 	block, height := c.blockImages(), c.height()
 	for first := 0; first < c.p.N; first += block {
 		images := min(block, c.p.N-first)
+		if c.far() {
+			for n := range images {
+				touch(x[(first+n)*c.in.between:][:c.channels*c.in.pixels()])
+			}
+		}
 		for i := 0; i < c.outs; i += height {
 			t := nestTile{a: &packed[i*c.channels], bias: &geometry.NoBias[0]}
 			if bias != nil {
@@ -49,6 +55,20 @@ func (c *pass) runPixels(x, packed, bias, y []float32) {
 			c.pixelTiles(&t, images, min(height, c.outs-i), x[first*c.in.between:], y[first*c.out.between+i*c.in.pixels():])
 		}
 	}
+}
+
+// far reports whether pixels are in memory behind all caches. Tiles go from plane to plane for each vector, which the hardware does not foresee.
+func (c *pass) far() bool { return c.p.N*(c.in.between+c.out.between) >= cost.FarElems }
+
+// touch reads a value of each line of the cache, in the order of memory, so that all are near.
+//
+//go:noinline
+func touch(x []float32) (sum float32) {
+	const line = 64 / 4
+	for i := 0; i < len(x); i += line {
+		sum += x[i]
+	}
+	return sum
 }
 
 // pixelTiles computes so many rows of outputs of some images. The last vector of a plane overlaps with the one before it.
