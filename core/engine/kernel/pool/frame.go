@@ -147,7 +147,7 @@ func (f *layout) clear(planes int, frame []float32, padding float32) {
 	}
 }
 
-// fill calls run to copy the rows of a band, in the order in which they lie: from element x of the planes to element y of the frame.
+// fill calls run to copy the rows of a band: from element x of the planes to element y of the frame.
 // Lines of partial bands that are beside the plane become padding; those of whole planes are.
 func (f *layout) fill(b band, frame []float32, padding float32, run func(t frameTile, x, y int)) {
 	top := b.from*f.strideH - f.top
@@ -155,28 +155,36 @@ func (f *layout) fill(b band, frame []float32, padding float32, run func(t frame
 	if f.rows < f.units {
 		f.padLines(frame, padding, first-top, end-top)
 	}
-	rows := end - first
-	if f.strideH == 1 {
-		run(frameTile{
-			vectors: f.vectors, lo: f.lo, hi: f.hi, planes: b.planes, rows: rows, xStep: 4 * f.w, xSkip: 4 * (f.h - rows) * f.w,
-			yStep: 4 * f.pitch, ySkip: 4 * (f.lines() - rows) * f.pitch, from: first,
-		}, (b.plane*f.h+first)*f.w, f.start+(first-top)*f.pitch)
+	if f.strideH > 1 && b.planes == 1 {
+		f.fillPlane(b, top, first, end, run)
 		return
 	}
-	for plane := range b.planes {
-		copies := func(from, times, rows int) int { // some rows of each phase, several times
-			line, phase := (from-top)/f.strideH, (from-top)%f.strideH
-			if times*rows > 0 {
-				run(frameTile{
-					vectors: f.vectors, lo: f.lo, hi: f.hi, planes: times, rows: rows, xStep: 4 * f.w, yStep: 4 * f.rowPhase, ySkip: 4 * (f.pitch - rows*f.rowPhase),
-				}, ((b.plane+plane)*f.h+from)*f.w, f.start+phase*f.rowPhase+(plane*f.lines()+line)*f.pitch)
-			}
-			return from + times*rows
+	for phase := range f.strideH {
+		from := first + (phase+f.strideH-(first-top)%f.strideH)%f.strideH
+		rows := kernel.CeilDiv(max(0, end-from), f.strideH)
+		if rows > 0 {
+			run(frameTile{
+				vectors: f.vectors, lo: f.lo, hi: f.hi, planes: b.planes, rows: rows, xStep: 4 * f.strideH * f.w, xSkip: 4 * (f.h - rows*f.strideH) * f.w,
+				yStep: 4 * f.pitch, ySkip: 4 * (f.lines() - rows) * f.pitch, from: from,
+			}, (b.plane*f.h+from)*f.w, f.start+phase*f.rowPhase+(from-top)/f.strideH*f.pitch)
 		}
-		at := copies(first, 1, min(rows, (top-first)%f.strideH+f.strideH)%f.strideH)
-		at = copies(at, (end-at)/f.strideH, f.strideH)
-		copies(at, 1, end-at)
 	}
+}
+
+// fillPlane is fill for rows of one plane: a row of each phase in turn, as they lie in memory.
+func (f *layout) fillPlane(b band, top, first, end int, run func(t frameTile, x, y int)) {
+	copies := func(from, times, rows int) int { // some rows of each phase, several times
+		line, phase := (from-top)/f.strideH, (from-top)%f.strideH
+		if times*rows > 0 {
+			run(frameTile{
+				vectors: f.vectors, lo: f.lo, hi: f.hi, planes: times, rows: rows, xStep: 4 * f.w, yStep: 4 * f.rowPhase, ySkip: 4 * (f.pitch - rows*f.rowPhase),
+			}, (b.plane*f.h+from)*f.w, f.start+phase*f.rowPhase+line*f.pitch)
+		}
+		return from + times*rows
+	}
+	at := copies(first, 1, min(end-first, (top-first)%f.strideH+f.strideH)%f.strideH)
+	at = copies(at, (end-at)/f.strideH, f.strideH)
+	copies(at, 1, end-at)
 }
 
 // padLines makes lines of a band padding that hold rows before the first one and from the end on.
