@@ -11,16 +11,13 @@ import (
 // Batch norm of bfloat16 images [n, c, hw], hw even, with a residual and a ReLU
 // behind it if there are any. Statistics and what is per channel stay float32.
 
-// A gate that is open everywhere, and a residual of nothing.
-var (
-	openGate = func() (ones [kernel.PairLanes]uint16) {
-		for i := range ones {
-			ones[i] = 0x3f80
-		}
-		return ones
-	}()
-	noResidual [kernel.PairLanes]uint16
-)
+// openGate is open everywhere.
+var openGate = func() (ones [kernel.PairLanes]uint16) {
+	for i := range ones {
+		ones[i] = 0x3f80
+	}
+	return ones
+}()
 
 // BatchNormApplyBF16 computes y = (x − mean)·invstd·gamma + beta + residual, and
 // its ReLU if asked for, rounded once; gamma, beta and residual may be nil. y may be x or residual.
@@ -106,11 +103,11 @@ func vectorsBF16(hw int) bool { return kernel.HasBF16() && hw%2 == 0 && hw > 0 }
 // normPlanesBF16 computes y = max((x−mean)·scale + shift + r, floor) of planes that lie side by side; r may be nil.
 func normPlanesBF16(planes, hw int, x, r []uint16, mean, scale, shift []float32, floor float32, y []uint16) {
 	if vectorsBF16(hw) {
-		added, step := &noResidual[0], 0
 		if r != nil {
-			added, step = &r[0], 2*kernel.PairLanes
+			vecHalfNormAddRows(planes, &x[0], &r[0], &mean[0], &scale[0], &shift[0], floor, &y[0], hw/2, aheadBF16)
+		} else {
+			vecHalfNormRows(planes, &x[0], &mean[0], &scale[0], &shift[0], floor, &y[0], hw/2, aheadBF16)
 		}
-		vecHalfNormRows(planes, &x[0], added, step, &mean[0], &scale[0], &shift[0], floor, &y[0], hw/2, aheadBF16)
 		return
 	}
 	for i := range planes {

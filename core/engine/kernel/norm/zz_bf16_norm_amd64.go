@@ -2,10 +2,15 @@
 
 package norm
 
-// halfNormRowsBF16 computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. residualStep is bytes per 32 pixels. What lies so many bytes ahead is prefetched.
+// halfNormRowsBF16 computes y = max((x−mean)·scale + shift, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.
 //
 //go:noescape
-func halfNormRowsBF16(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
+func halfNormRowsBF16(rows int, x *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
+
+// halfNormAddRowsBF16 computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.
+//
+//go:noescape
+func halfNormAddRowsBF16(rows int, x *uint16, residual *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
 
 // halfNormSumsRowsBF16 adds up dy and dy·(x−mean) where gate is not ≤ 0, of rows one behind the other.
 //

@@ -20,19 +20,17 @@ DATA halfNormOrder<>+56(SB)/4, $0x001e000e
 DATA halfNormOrder<>+60(SB)/4, $0x001f000f
 GLOBL halfNormOrder<>(SB), RODATA|NOPTR, $64
 
-// func halfNormRowsBF16(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
+// func halfNormRowsBF16(rows int, x *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
 // Requires: AVX, AVX512BW, AVX512F, MMX+, SSE
-TEXT ·halfNormRowsBF16(SB), NOSPLIT, $0-88
+TEXT ·halfNormRowsBF16(SB), NOSPLIT, $0-72
 	MOVQ         x+8(FP), AX
-	MOVQ         residual+16(FP), DX
-	MOVQ         residualStep+24(FP), BX
-	MOVQ         y+64(FP), SI
-	MOVQ         rows+0(FP), DI
-	MOVQ         ahead+80(FP), R8
-	MOVQ         mean+32(FP), R9
-	MOVQ         scale+40(FP), R10
-	MOVQ         shift+48(FP), R11
-	MOVSS        floor+56(FP), X0
+	MOVQ         y+48(FP), DX
+	MOVQ         rows+0(FP), BX
+	MOVQ         ahead+64(FP), SI
+	MOVQ         mean+16(FP), DI
+	MOVQ         scale+24(FP), R8
+	MOVQ         shift+32(FP), R9
+	MOVSS        floor+40(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X1
@@ -40,59 +38,123 @@ TEXT ·halfNormRowsBF16(SB), NOSPLIT, $0-88
 	VMOVUPS      halfNormOrder<>+0(SB), Z2
 
 rows:
-	VBROADCASTSS (R9), Z3
-	VBROADCASTSS (R10), Z4
-	VBROADCASTSS (R11), Z5
+	VBROADCASTSS (DI), Z3
+	VBROADCASTSS (R8), Z4
+	VBROADCASTSS (R9), Z5
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
 	ADDQ         $0x04, R9
-	ADDQ         $0x04, R10
-	ADDQ         $0x04, R11
-	MOVQ         pairs+72(FP), R12
-	MOVQ         $0x0000ffff, R13
-	KMOVW        R13, K1
+	MOVQ         pairs+56(FP), R10
+	MOVQ         $0x0000ffff, R11
+	KMOVW        R11, K1
 
 loop:
-	CMPQ  R12, $0x10
+	CMPQ  R10, $0x10
 	JGE   body
-	MOVQ  $0x00000001, R13
-	MOVQ  R12, CX
-	SHLQ  CL, R13
-	DECQ  R13
-	KMOVW R13, K1
+	MOVQ  $0x00000001, R11
+	MOVQ  R10, CX
+	SHLQ  CL, R11
+	DECQ  R11
+	KMOVW R11, K1
 
 body:
-	PREFETCHT1     (AX)(R8*1)
-	PREFETCHT1     (DX)(R8*1)
-	PREFETCHT1     (SI)(R8*1)
+	PREFETCHT1     (AX)(SI*1)
+	PREFETCHT1     (DX)(SI*1)
 	VMOVUPS.Z      (AX), K1, Z6
 	VPSLLD         $0x10, Z6, Z7
 	VPANDD         Z1, Z6, Z6
-	VMOVUPS.Z      (DX), K1, Z8
-	VPSLLD         $0x10, Z8, Z9
-	VPANDD         Z1, Z8, Z8
 	VSUBPS         Z3, Z7, Z7
 	VMULPS         Z4, Z7, Z7
 	VADDPS         Z5, Z7, Z7
-	VADDPS         Z9, Z7, Z7
-	VMAXPS         Z7, Z0, Z7
 	VSUBPS         Z3, Z6, Z6
 	VMULPS         Z4, Z6, Z6
 	VADDPS         Z5, Z6, Z6
-	VADDPS         Z8, Z6, Z6
+	VMAXPS         Z7, Z0, Z7
 	VMAXPS         Z6, Z0, Z6
 	BYTE $0x62; BYTE $0xf2; BYTE $0x4f; BYTE $0x48; BYTE $0x72; BYTE $0xf7 // VCVTNE2PS2BF16 Z7, Z6, Z6
 	VPERMW         Z6, Z2, Z6
-	VMOVDQU32      Z6, K1, (SI)
-	ADDQ           BX, DX
+	VMOVDQU32      Z6, K1, (DX)
 	ADDQ           $0x40, AX
-	ADDQ           $0x40, SI
-	SUBQ           $0x10, R12
+	ADDQ           $0x40, DX
+	SUBQ           $0x10, R10
 	JG             loop
-	LEAQ           (AX)(R12*4), AX
-	LEAQ           (SI)(R12*4), SI
-	IMULQ          BX, R12
-	SARQ           $0x04, R12
-	ADDQ           R12, DX
-	DECQ           DI
+	LEAQ           (AX)(R10*4), AX
+	LEAQ           (DX)(R10*4), DX
+	DECQ           BX
+	JNZ            rows
+	VZEROUPPER
+	RET
+
+// func halfNormAddRowsBF16(rows int, x *uint16, residual *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int)
+// Requires: AVX, AVX512BW, AVX512F, MMX+, SSE
+TEXT ·halfNormAddRowsBF16(SB), NOSPLIT, $0-80
+	MOVQ         x+8(FP), AX
+	MOVQ         y+56(FP), DX
+	MOVQ         rows+0(FP), BX
+	MOVQ         ahead+72(FP), SI
+	MOVQ         residual+16(FP), DI
+	MOVQ         mean+24(FP), R8
+	MOVQ         scale+32(FP), R9
+	MOVQ         shift+40(FP), R10
+	MOVSS        floor+48(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVL         $0xffff0000, CX
+	VMOVD        CX, X1
+	VPBROADCASTD X1, Z1
+	VMOVUPS      halfNormOrder<>+0(SB), Z2
+
+rows:
+	VBROADCASTSS (R8), Z3
+	VBROADCASTSS (R9), Z4
+	VBROADCASTSS (R10), Z5
+	ADDQ         $0x04, R8
+	ADDQ         $0x04, R9
+	ADDQ         $0x04, R10
+	MOVQ         pairs+64(FP), R11
+	MOVQ         $0x0000ffff, R12
+	KMOVW        R12, K1
+
+loop:
+	CMPQ  R11, $0x10
+	JGE   body
+	MOVQ  $0x00000001, R12
+	MOVQ  R11, CX
+	SHLQ  CL, R12
+	DECQ  R12
+	KMOVW R12, K1
+
+body:
+	PREFETCHT1     (AX)(SI*1)
+	PREFETCHT1     (DX)(SI*1)
+	PREFETCHT1     (DI)(SI*1)
+	VMOVUPS.Z      (AX), K1, Z6
+	VPSLLD         $0x10, Z6, Z7
+	VPANDD         Z1, Z6, Z6
+	VSUBPS         Z3, Z7, Z7
+	VMULPS         Z4, Z7, Z7
+	VADDPS         Z5, Z7, Z7
+	VSUBPS         Z3, Z6, Z6
+	VMULPS         Z4, Z6, Z6
+	VADDPS         Z5, Z6, Z6
+	VMOVUPS.Z      (DI), K1, Z8
+	VPSLLD         $0x10, Z8, Z9
+	VPANDD         Z1, Z8, Z8
+	VADDPS         Z9, Z7, Z7
+	VADDPS         Z8, Z6, Z6
+	VMAXPS         Z7, Z0, Z7
+	VMAXPS         Z6, Z0, Z6
+	BYTE $0x62; BYTE $0xf2; BYTE $0x4f; BYTE $0x48; BYTE $0x72; BYTE $0xf7 // VCVTNE2PS2BF16 Z7, Z6, Z6
+	VPERMW         Z6, Z2, Z6
+	VMOVDQU32      Z6, K1, (DX)
+	ADDQ           $0x40, AX
+	ADDQ           $0x40, DX
+	ADDQ           $0x40, DI
+	SUBQ           $0x10, R11
+	JG             loop
+	LEAQ           (AX)(R11*4), AX
+	LEAQ           (DX)(R11*4), DX
+	LEAQ           (DI)(R11*4), DI
+	DECQ           BX
 	JNZ            rows
 	VZEROUPPER
 	RET

@@ -639,9 +639,14 @@ func vecBF16StripGradPart(poolStrip *poolStrip) {
 	bf16StripGradPartAVX2(poolStrip)
 }
 
-// vecHalfNormRows computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. residualStep is bytes per 32 pixels. What lies so many bytes ahead is prefetched.
-func vecHalfNormRows(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int) {
-	halfNormRowsBF16(rows, x, residual, residualStep, mean, scale, shift, floor, y, pairs, ahead)
+// vecHalfNormRows computes y = max((x−mean)·scale + shift, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.
+func vecHalfNormRows(rows int, x *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int) {
+	halfNormRowsBF16(rows, x, mean, scale, shift, floor, y, pairs, ahead)
+}
+
+// vecHalfNormAddRows computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.
+func vecHalfNormAddRows(rows int, x *uint16, residual *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int) {
+	halfNormAddRowsBF16(rows, x, residual, mean, scale, shift, floor, y, pairs, ahead)
 }
 
 // vecHalfNormSumsRows adds up dy and dy·(x−mean) where gate is not ≤ 0, of rows one behind the other.

@@ -419,8 +419,13 @@ func vecBF16StripGradPart(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 
-// vecHalfNormRows computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. residualStep is bytes per 32 pixels. What lies so many bytes ahead is prefetched.
-func vecHalfNormRows(rows int, x *uint16, residual *uint16, residualStep int, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int) {
+// vecHalfNormRows computes y = max((x−mean)·scale + shift, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.
+func vecHalfNormRows(rows int, x *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int) {
+	kernel.NoVectors()
+}
+
+// vecHalfNormAddRows computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.
+func vecHalfNormAddRows(rows int, x *uint16, residual *uint16, mean *float32, scale *float32, shift *float32, floor float32, y *uint16, pairs int, ahead int) {
 	kernel.NoVectors()
 }
 

@@ -11,35 +11,48 @@ import (
 // number of pixels. A gate that stands for none is a vector of ones and a step of 0.
 func bf16Norm(a *isa.Asm) {
 	order := a.WordOrder("halfNormOrder")
-	halfNorm(a, order)
+	halfNorm(a, order, false)
+	halfNorm(a, order, true)
 	halfNormSums(a)
 	halfNormGrad(a, order)
 }
 
-func halfNorm(a *isa.Asm, order operand.Mem) {
-	a.Kernel("halfNormRows", "func(rows int, x, residual *uint16, residualStep int, mean, scale, shift *float32, floor float32, y *uint16, pairs, ahead int)",
-		"computes y = max((x−mean)·scale + shift + residual, floor), rounded once, of rows one behind the other, each with its own factors. residualStep is bytes per 32 pixels. What lies so many bytes ahead is prefetched.")
-	x, r, step, y, rows, ahead := a.Gp("x"), a.Gp("residual"), a.Gp("residualStep"), a.Gp("y"), a.Gp("rows"), a.Gp("ahead")
+func halfNorm(a *isa.Asm, order operand.Mem, residual bool) {
+	base, params, doc := "halfNormRows", "x *uint16", "(x−mean)·scale + shift"
+	if residual {
+		base, params, doc = "halfNormAddRows", "x, residual *uint16", doc+" + residual"
+	}
+	a.Kernel(base, "func(rows int, "+params+", mean, scale, shift *float32, floor float32, y *uint16, pairs, ahead int)",
+		"computes y = max("+doc+", floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.")
+	streams, rows, ahead := []reg.GPVirtual{a.Gp("x"), a.Gp("y")}, a.Gp("rows"), a.Gp("ahead")
+	if residual {
+		streams = append(streams, a.Gp("residual"))
+	}
 	factors := pointers(a, []string{"mean", "scale", "shift"})
 	floor, high, interleave := a.Splat("floor"), a.HighHalves(), a.Vec()
 	a.VMOVUPS(order, interleave)
 	a.Label("rows")
 	v, n := a.RowFactors(factors), a.Gp("pairs")
 	f := affine{v[0], v[1], v[2]}
-	pairs16(a, n, []reg.GPVirtual{x, y}, func(k reg.Register) {
-		for _, p := range []reg.GPVirtual{x, r, y} {
+	pairs16(a, n, streams, func(k reg.Register) {
+		for _, p := range streams {
 			a.PREFETCHT1(operand.Mem{Base: p, Index: ahead, Scale: 1})
 		}
-		xs, rs := loadPairs16(a, x, k, high), loadPairs16(a, r, k, high)
-		for i, v := range xs {
+		xs := loadPairs16(a, streams[0], k, high)
+		for _, v := range xs {
 			applyAffine(a, f, v)
-			a.VADDPS(rs[i], v, v)
+		}
+		if residual {
+			for i, r := range loadPairs16(a, streams[2], k, high) {
+				a.VADDPS(r, xs[i], xs[i])
+			}
+		}
+		for _, v := range xs {
 			a.VMAXPS(v, floor, v) // of floor and NaN, the second operand
 		}
-		a.VMOVDQU32(a.JoinPairs16(xs[0], xs[1], interleave), k, operand.Mem{Base: y})
-		a.ADDQ(step, r)
+		a.VMOVDQU32(a.JoinPairs16(xs[0], xs[1], interleave), k, operand.Mem{Base: streams[1]})
 	})
-	nextRow(a, n, []reg.GPVirtual{x, y}, r, step)
+	toRowEnd(a, n, streams)
 	a.CountDown(rows, "rows")
 	a.Ret()
 }
@@ -105,12 +118,17 @@ func halfNormGrad(a *isa.Asm, order operand.Mem) {
 // nextRow takes pointers that were moved on by whole blocks of pairs back to the end of the row. n is 0, or minus the
 // pairs behind that; other was moved on by step for each block.
 func nextRow(a *isa.Asm, n reg.GPVirtual, pointers []reg.GPVirtual, other, step reg.GPVirtual) {
-	for _, p := range pointers {
-		a.LEAQ(operand.Mem{Base: p, Index: n, Scale: 4}, p)
-	}
+	toRowEnd(a, n, pointers)
 	a.IMULQ(step, n)
 	a.SARQ(operand.U8(4), n)
 	a.ADDQ(n, other)
+}
+
+// toRowEnd is nextRow of pointers alone.
+func toRowEnd(a *isa.Asm, n reg.GPVirtual, pointers []reg.GPVirtual) {
+	for _, p := range pointers {
+		a.LEAQ(operand.Mem{Base: p, Index: n, Scale: 4}, p)
+	}
 }
 
 // loadPairs16 loads pairs of pixels, and gives the left and the right ones.
