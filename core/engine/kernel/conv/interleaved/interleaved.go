@@ -13,6 +13,9 @@ const maxPhases = 64
 // stripElems is the elements of frames and results that are worked on at once: more would not stay in the L1 cache.
 const stripElems = 1 << 13
 
+// nearElems is the elements of a block of planes of which the next is prefetched to the L1 cache: more would push out frames and results.
+const nearElems = 1 << 11
+
 // Takes reports whether a convolution is depthwise, with one output for each channel or several.
 func Takes(p *geometry.Shape) bool {
 	return p.GroupCount() > 1 && p.C == p.GroupCount() && p.StrideH*p.StrideW <= maxPhases

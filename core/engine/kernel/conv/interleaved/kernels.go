@@ -20,6 +20,7 @@ type pixelCopy struct {
 	rest   int         // how many these are
 	ahead  int         // bytes behind the planes that are prefetched
 	halves int         // of a block, behind the blocks
+	near   int         // not 0: what is prefetched is so little that it stays in the L1 cache
 }
 
 // blockPixels are those of a plane in a cache line.

@@ -84,6 +84,9 @@ func (s *planes) fill(strip, k int, x []float32) {
 		planes: &x[(first+from)*s.column.in], plane: 4 * s.frames * s.inPlane(), at: &frame[from*line], table: &s.fillAt[0],
 	}
 	c.ahead = s.ahead(strip, step*s.column.in, c.plane)
+	if s.lanes*s.frames*s.inPlane() <= nearElems {
+		c.near = 1
+	}
 	c.setPixels((end - from) * s.column.in)
 	vecInterleaveIn(&c)
 }

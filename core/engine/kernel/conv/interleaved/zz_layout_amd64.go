@@ -16,6 +16,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(pixelCopy{}.rest)-56]
 	_ = [1]byte{}[unsafe.Offsetof(pixelCopy{}.ahead)-64]
 	_ = [1]byte{}[unsafe.Offsetof(pixelCopy{}.halves)-72]
+	_ = [1]byte{}[unsafe.Offsetof(pixelCopy{}.near)-80]
 )
 
 // The offsets at which the assembly reads pixelSums: each index is 0.

@@ -13,7 +13,7 @@ import (
 const (
 	icPlanes, icPlane, icAt, icTable     = 0, 8, 16, 24
 	icBlocks, icBack, icMask, icRest     = 32, 40, 48, 56
-	icAhead, icHalves                    = 64, 72
+	icAhead, icHalves, icNear            = 64, 72, 80
 	isParts, isCount, isPixels, isX      = 0, 8, 16, 24
 	isList, isWeights, isBias, isY       = 32, 40, 48, 56
 	isPartAt, isLeft                     = 64, 72
@@ -97,9 +97,17 @@ func (l *lanesApart) from(p reg.GPVirtual) (at []operand.Mem) {
 func (l *lanesApart) prefetch(t, p reg.GPVirtual) {
 	ahead := l.Field(t, icAhead)
 	l.ADDQ(p, ahead)
+	l.CMPQ(operand.Mem{Base: t, Disp: icNear}, operand.U8(0))
+	l.JE(operand.LabelRef("far"))
 	for _, m := range l.from(ahead) {
-		l.PREFETCHT1(m) // what a block of planes takes does not fit into the L1 cache
+		l.PREFETCHT0(m)
 	}
+	l.JMP(operand.LabelRef("asked"))
+	l.Label("far") // what a block of planes takes does not fit into the L1 cache
+	for _, m := range l.from(ahead) {
+		l.PREFETCHT1(m)
+	}
+	l.Label("asked")
 }
 
 // interleaving is what both directions have.
