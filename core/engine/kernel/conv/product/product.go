@@ -45,6 +45,9 @@ func takesWindows(p *geometry.Shape) bool {
 // patchesElems bounds the copies of images that are worked on at once, so that they stay in L2.
 const patchesElems = 1 << 16
 
+// copiedPixels is how many are copied at once for weight gradients, if that many stay in L2: calls are few then.
+const copiedPixels = 4 * deepPixels
+
 // patches is x as matrices.
 type patches struct {
 	p             *geometry.Shape
@@ -82,7 +85,7 @@ func patchesOf(p *geometry.Shape, d geometry.Direction) patches {
 		}
 		m.batch = min(p.N, max(1, patchesElems/m.image()))
 		if d == geometry.ToWeight && m.pixels > 1 {
-			m.batch = min(m.batch, kernel.CeilDiv(deepPixels, m.pixels))
+			m.batch = min(m.batch, kernel.CeilDiv(copiedPixels, m.pixels))
 		}
 	}
 	m.line, m.between = m.pixels, m.image()
