@@ -138,7 +138,7 @@ func waits(rows int) float64 { return max(1, 3/float64(rows)) }
 func slideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	s := sliderOf(p, d)
 	vectors, work := float64(s.images*s.planes*s.blocks), products
-	if t[columns] = vectors * float64(len(slideParts(p))); d == geometry.ToWeight {
+	if t[columns] = vectors; d == geometry.ToWeight {
 		work = dots
 		if p.DilationH() > 1 || p.DilationW() > 1 {
 			t[dotCalls] = vectors // their sums begin anew in each column

@@ -64,7 +64,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	if slides(p, d) {
 		s := sliderOf(p, d)
-		return s.scratch(slideParts(p))
+		return s.scratch()
 	}
 	if isStrided(p, d) {
 		return stridedScratch(p, d)

@@ -17,15 +17,16 @@ type slider struct {
 	top, left          int // padding
 	stepH, stepW       int // dilation
 	lanes, blocks      int
-	table              []float32 // of results: slideBlock for each block of columns, and masks
+	table              []float32 // slideBlock for each block of columns, and masks
 	guarded, guardedTo []float32 // copies of planes of x and y, with room beside them
 }
 
 const (
-	slideTaps   = 3  // of a row, and of a column
-	slideImages = 4  // whose products the kernel of weight gradients adds up at a time, at most; that of results takes two
-	slideReach  = 16 // elements that a view is shifted by, at most
-	slideGuard  = slideReach + kernel.Block
+	slideTaps    = 3 // of a row, and of a column
+	slideWeights = slideTaps * slideTaps
+	slideImages  = 4  // whose products the kernel of weight gradients adds up at a time, at most; that of results takes two
+	slideReach   = 16 // elements that a view is shifted by, at most
+	slideGuard   = slideReach + kernel.Block
 )
 
 // slideBlock is the start of what kernels know of a block of columns: byte offsets in x and y. Masks of the views of each
@@ -72,13 +73,10 @@ func slides(p *geometry.Shape, d geometry.Direction) bool {
 	if p.StrideH != 1 || p.StrideW != 1 || p.K != p.C || !p.Depthwise() {
 		return false
 	}
-	s := sliderOf(p, d)
-	if d == geometry.ToWeight && slideParts(p) != nil && p.R > slideTaps {
-		return s.slidesLarge(p)
-	}
 	if p.R != slideTaps || p.S != slideTaps {
 		return false
 	}
+	s := sliderOf(p, d)
 	if s.top < 0 || s.left < 0 || s.top > 2*s.stepH || s.left > 2*s.stepW || 2*s.stepW > slideReach || s.h < s.stepH {
 		return false
 	}
@@ -92,35 +90,6 @@ func slides(p *geometry.Shape, d geometry.Direction) bool {
 		}
 	}
 	return s.stepH == 1 || s.ow >= s.lanes // else vectors would overwrite rows of another class
-}
-
-// slidesLarge is slides for the weight gradients of larger filters, which pay off where planes are not low.
-func (s *slider) slidesLarge(p *geometry.Shape) bool {
-	const low = 10
-	return s.stepH == 1 && s.stepW == 1 && min(s.h, s.oh) >= low && min(s.w, s.ow) >= low && s.top < p.R && s.left < p.S
-}
-
-// slidePart is the part of a filter whose gradients a call of the kernel of that number sums.
-type slidePart struct{ kernel, row, rows, column, columns int }
-
-// mostSlideParts is how many parts a filter has at most.
-const mostSlideParts = 7
-
-// The parts that filters of 3×3 and of 7×7 have.
-var (
-	slideParts3 = []slidePart{{1, 0, 3, 0, 3}}
-	slideParts7 = []slidePart{{3, 0, 4, 0, 2}, {3, 0, 4, 2, 2}, {3, 0, 4, 4, 2}, {4, 0, 4, 6, 1}, {1, 4, 3, 0, 3}, {2, 4, 3, 3, 2}, {2, 4, 3, 5, 2}}
-)
-
-// slideParts are those of p's filters, or nil.
-func slideParts(p *geometry.Shape) []slidePart {
-	switch {
-	case p.R == 3 && p.S == 3:
-		return slideParts3
-	case p.R == 7 && p.S == 7:
-		return slideParts7
-	}
-	return nil
 }
 
 // sliderOf is the convolution that a direction is.
@@ -157,9 +126,9 @@ func (s *slider) class(e int) slideClass {
 	return c
 }
 
-// blockElems is the size of a block in the table, with the masks of some views.
-func (s *slider) blockElems(views int) int {
-	return int(unsafe.Sizeof(slideBlock{}))/4 + (views+1)*s.lanes
+// blockElems is the size of a block in the table.
+func (s *slider) blockElems() int {
+	return int(unsafe.Sizeof(slideBlock{}))/4 + (slideTaps+1)*s.lanes
 }
 
 // copies is the sizes of guarded copies of planes of x and of y.
@@ -167,13 +136,10 @@ func (s *slider) copies() (x, y int) {
 	return slideImages*s.h*s.w + 2*slideGuard, slideImages*s.oh*s.ow + 2*slideGuard
 }
 
-// scratch is for the parts of a filter, that of results being one.
-func (s *slider) scratch(parts []slidePart) (n int) {
+// scratch is the elements that a direction needs.
+func (s *slider) scratch() int {
 	x, y := s.copies()
-	for i := range parts {
-		n += s.blocks*s.blockElems(parts[i].columns) + parts[i].rows*parts[i].columns*s.planes*(s.lanes+1)
-	}
-	return n + x + y
+	return s.blocks*s.blockElems() + slideWeights*s.planes*(s.lanes+1) + x + y
 }
 
 // prepare takes scratch for copies.
@@ -186,15 +152,15 @@ func (s *slider) prepare(scratch []float32) (rest []float32) {
 	return rest
 }
 
-// list takes scratch and lists the blocks of a part. Where sums are over them, no column is in two.
-func (s *slider) list(part *slidePart, once bool, scratch []float32) (table, rest []float32) {
-	size := s.blockElems(part.columns)
-	table, rest = scratch[:s.blocks*size], scratch[s.blocks*size:]
+// list takes scratch and lists the blocks. Where sums are over them, no column is in two.
+func (s *slider) list(once bool, scratch []float32) (rest []float32) {
+	size := s.blockElems()
+	s.table, rest = scratch[:s.blocks*size], scratch[s.blocks*size:]
 	for i := range s.blocks {
-		entry := table[i*size:][:size]
-		at, left := max(0, min(i*s.lanes, s.ow-s.lanes)), s.left-part.column*s.stepW
-		*(*slideBlock)(unsafe.Pointer(&entry[0])) = slideBlock{x: 4 * (at - left), y: 4 * at}
-		n := (part.columns + 1) * s.lanes
+		entry := s.table[i*size:][:size]
+		at := max(0, min(i*s.lanes, s.ow-s.lanes))
+		*(*slideBlock)(unsafe.Pointer(&entry[0])) = slideBlock{x: 4 * (at - s.left), y: 4 * at}
+		n := (slideTaps + 1) * s.lanes
 		masks := unsafe.Slice((*int32)(unsafe.Pointer(&entry[size-n])), n)
 		clear(masks)
 		for lane := range s.lanes {
@@ -202,15 +168,15 @@ func (s *slider) list(part *slidePart, once bool, scratch []float32) (table, res
 			if column >= s.ow || once && column < i*s.lanes {
 				continue
 			}
-			masks[part.columns*s.lanes+lane] = -1
-			for tap := range part.columns {
-				if seen := column - left + tap*s.stepW; seen >= 0 && seen < s.w {
+			masks[slideTaps*s.lanes+lane] = -1
+			for tap := range slideTaps {
+				if seen := column - s.left + tap*s.stepW; seen >= 0 && seen < s.w {
 					masks[tap*s.lanes+lane] = -1
 				}
 			}
 		}
 	}
-	return table, rest
+	return rest
 }
 
 // edges calls edge for the first and the last plane of some images if they need copies, and run for those between.
@@ -268,7 +234,7 @@ func (s *slider) results(images, from, to, xNext, yNext int, x, weights, bias, y
 	}
 	s.eachClass(from, to, func(c slideClass, from, planes, offset int) {
 		t.planes, t.lead, t.rows, t.tail = planes, c.lead, c.rows-c.lead, c.tail
-		t.x, t.y, t.weights = &x[offset*s.h*s.w+c.x*s.w], &y[offset*s.oh*s.ow+c.y*s.ow], &weights[from*slideTaps*slideTaps]
+		t.x, t.y, t.weights = &x[offset*s.h*s.w+c.x*s.w], &y[offset*s.oh*s.ow+c.y*s.ow], &weights[from*slideWeights]
 		if t.bias = &zero; bias != nil {
 			t.bias, t.biasNext = &bias[from], 4
 		}
@@ -290,24 +256,11 @@ func (s *slider) eachClass(from, to int, f func(c slideClass, from, planes, offs
 	}
 }
 
-// slideSum is a part of a filter, and its sums, [planes][rows][columns][lanes].
-type slideSum struct {
-	slidePart
-	table, sums []float32
-}
-
 // gradWeight is GradWeight.
-func (s *slider) gradWeight(parts []slidePart, taps, across int, x, dy, dw, scratch []float32, accumulate bool) bool {
-	var list [mostSlideParts]slideSum // on the stack
-	for i := range parts {
-		part := slideSum{slidePart: parts[i]}
-		part.table, scratch = s.list(&parts[i], true, scratch)
-		n := s.planes * part.rows * part.columns * s.lanes
-		part.sums, scratch = scratch[:n], scratch[n:]
-		clear(part.sums)
-		list[i] = part
-	}
-	sums := list[:len(parts)]
+func (s *slider) gradWeight(x, dy, dw, scratch []float32, accumulate bool) bool {
+	n := s.planes * slideWeights
+	sums, totals := scratch[:n*s.lanes], scratch[n*s.lanes:][:n]
+	clear(sums)
 	plane, result := s.h*s.w, s.oh*s.ow
 	const few = 128 // pixels for which sums are kept in registers: planes of more images are further apart
 	atOnce := min(slideImages, max(1, few/plane))
@@ -318,75 +271,45 @@ func (s *slider) gradWeight(parts []slidePart, taps, across int, x, dy, dw, scra
 			s.guard(s.guardedTo, n, images, c, result, dy)
 			s.dots(sums, images, c, c+1, plane, result, s.guarded[slideGuard:], s.guardedTo[slideGuard:])
 		}, func(from, to int) {
-			run := to - from
-			if len(sums) > 1 {
-				run = max(1, planeElems/plane) // which all parts find in the L1 cache
-			}
-			for ; from < to; from += run {
-				at := n*s.planes + from
-				s.dots(sums, images, from, min(from+run, to), s.planes*plane, s.planes*result, x[at*plane:], dy[at*result:])
-			}
+			at := n*s.planes + from
+			s.dots(sums, images, from, to, s.planes*plane, s.planes*result, x[at*plane:], dy[at*result:])
 		})
 	}
-	totals := scratch[:s.planes*taps]
-	for i := range sums {
-		s.total(&sums[i], taps, across, totals)
-	}
+	geometry.LaneSums(s.lanes, sums, totals)
 	return writeSums(totals, dw, accumulate)
 }
 
-// total adds up the lanes of a part and puts the sums to the places of their weights in filters of some taps, so many across.
-func (s *slider) total(part *slideSum, taps, across int, totals []float32) {
-	n := part.rows * part.columns
-	geometry.LaneSums(s.lanes, part.sums, part.sums[:s.planes*n])
-	for c := range s.planes {
-		to := totals[c*taps+part.row*across+part.column:]
-		for row := range part.rows {
-			copy(to[row*across:], part.sums[c*n+row*part.columns:][:part.columns])
-		}
-	}
-}
-
-// dots adds the products of planes of some images, which lie xImage and dyImage elements apart.
-func (s *slider) dots(sums []slideSum, images, from, to, xImage, dyImage int, x, dy []float32) {
+// dots adds the products of planes of some images, which lie xImage and dyImage elements apart, to sums, [planes][rows][columns][lanes].
+func (s *slider) dots(sums []float32, images, from, to, xImage, dyImage int, x, dy []float32) {
 	t := slideDots{
-		images: images, xImage: 4 * xImage, dyImage: 4 * dyImage, xPlane: 4 * s.h * s.w, dyPlane: 4 * s.oh * s.ow, blocks: s.blocks,
+		images: images, xImage: 4 * xImage, dyImage: 4 * dyImage, xPlane: 4 * s.h * s.w, dyPlane: 4 * s.oh * s.ow, blocks: s.blocks, table: &s.table[0],
 		xRow: 4 * s.stepH * s.w, dyRow: 4 * s.stepH * s.ow, xColumn: 4 * s.stepW,
 	}
 	s.eachClass(from, to, func(c slideClass, from, planes, offset int) {
-		for i := range sums {
-			part := &sums[i]
-			t.planes, t.table = planes, &part.table[0]
-			row, before, rows := c.x, c.before-part.row, c.rows
-			if before < 0 { // the first rows of x are above what these taps see
-				row, rows, before = row-before*s.stepH, rows+before, 0
-			}
-			t.before, t.rows = before, min(rows, c.outs-before)
-			t.after = min(rows-t.rows, part.rows-1)
-			t.x, t.dy = &x[offset*s.h*s.w+row*s.w], &dy[offset*s.oh*s.ow+c.y*s.ow]
-			t.sums = &part.sums[from*part.rows*part.columns*s.lanes]
-			runSlideDots(s.lanes, part.kernel, &t)
-		}
+		t.planes, t.before, t.rows = planes, c.before, min(c.rows, c.outs-c.before)
+		t.after = min(c.rows-t.rows, slideTaps-1)
+		t.x, t.dy = &x[offset*s.h*s.w+c.x*s.w], &dy[offset*s.oh*s.ow+c.y*s.ow]
+		t.sums = &sums[from*slideWeights*s.lanes]
+		runSlideDots(s.lanes, 1, &t)
 	})
 }
 
 // slideForward is Forward, and slideGradInput GradInput, of which the filters lie turned around.
 func slideForward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	s := sliderOf(p, geometry.ToOutput)
-	s.table, _ = s.list(&slideParts3[0], false, s.prepare(scratch))
+	s.list(false, s.prepare(scratch))
 	s.convolve(x, w, bias, y)
 }
 
 func slideGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
-	const taps = slideTaps * slideTaps
 	s := sliderOf(p, geometry.ToInput)
-	s.table, scratch = s.list(&slideParts3[0], false, s.prepare(scratch))
-	turned := scratch[:s.planes*taps]
-	geometry.TurnFilters(taps, w[:len(turned)], turned)
+	scratch = s.list(false, s.prepare(scratch))
+	turned := scratch[:s.planes*slideWeights]
+	geometry.TurnFilters(slideWeights, w[:len(turned)], turned)
 	s.convolve(dy, turned, nil, dx)
 }
 
 func slideGradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) bool {
 	s := sliderOf(p, geometry.ToWeight)
-	return s.gradWeight(slideParts(p), p.R*p.S, p.S, x, dy, dw, s.prepare(scratch), accumulate)
+	return s.gradWeight(x, dy, dw, s.list(true, s.prepare(scratch)), accumulate)
 }

@@ -91,29 +91,17 @@ func runSlideRows(lanes, n int, t *slideRows) {
 	}
 }
 
-// runSlideDots computes sums for the part of a filter of that number with vectors of so many lanes.
+// runSlideDots adds the sums of weight gradients with vectors of so many lanes.
 func runSlideDots(lanes, n int, t *slideDots) {
 	if lanes == 16 {
 		switch n {
 		case 1:
 			slideDots1AVX512(t)
-		case 2:
-			slideDots2AVX512(t)
-		case 3:
-			slideDots3AVX512(t)
-		case 4:
-			slideDots4AVX512(t)
 		}
 		return
 	}
 	switch n {
 	case 1:
 		slideDots1AVX2(t)
-	case 2:
-		slideDots2AVX2(t)
-	case 3:
-		slideDots3AVX2(t)
-	case 4:
-		slideDots4AVX2(t)
 	}
 }

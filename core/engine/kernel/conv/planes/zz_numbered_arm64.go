@@ -48,16 +48,10 @@ func runSlideRows(lanes, n int, t *slideRows) {
 	}
 }
 
-// runSlideDots computes sums for the part of a filter of that number with vectors of so many lanes.
+// runSlideDots adds the sums of weight gradients with vectors of so many lanes.
 func runSlideDots(lanes, n int, t *slideDots) {
 	switch n {
 	case 1:
 		slideDots1NEON(t)
-	case 2:
-		slideDots2NEON(t)
-	case 3:
-		slideDots3NEON(t)
-	case 4:
-		slideDots4NEON(t)
 	}
 }

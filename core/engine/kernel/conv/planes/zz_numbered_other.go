@@ -21,7 +21,7 @@ func runSlideRows(lanes, n int, t *slideRows) {
 	kernel.NoVectors()
 }
 
-// runSlideDots computes sums for the part of a filter of that number with vectors of so many lanes.
+// runSlideDots adds the sums of weight gradients with vectors of so many lanes.
 func runSlideDots(lanes, n int, t *slideDots) {
 	kernel.NoVectors()
 }

@@ -12,25 +12,10 @@ func slideRows1AVX2(slideRows *slideRows)
 //go:noescape
 func slideRows2AVX2(slideRows *slideRows)
 
-// slideDots1AVX2 computes gradients of 3×3 weights of a filter for planes of several images.
+// slideDots1AVX2 computes gradients of filters of 3×3 for planes of several images.
 //
 //go:noescape
 func slideDots1AVX2(slideDots *slideDots)
-
-// slideDots2AVX2 computes gradients of 3×2 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots2AVX2(slideDots *slideDots)
-
-// slideDots3AVX2 computes gradients of 4×2 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots3AVX2(slideDots *slideDots)
-
-// slideDots4AVX2 computes gradients of 4×1 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots4AVX2(slideDots *slideDots)
 
 // slideRows1AVX512 computes planes of 1 images with filters of 3×3.
 //
@@ -42,22 +27,7 @@ func slideRows1AVX512(slideRows *slideRows)
 //go:noescape
 func slideRows2AVX512(slideRows *slideRows)
 
-// slideDots1AVX512 computes gradients of 3×3 weights of a filter for planes of several images.
+// slideDots1AVX512 computes gradients of filters of 3×3 for planes of several images.
 //
 //go:noescape
 func slideDots1AVX512(slideDots *slideDots)
-
-// slideDots2AVX512 computes gradients of 3×2 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots2AVX512(slideDots *slideDots)
-
-// slideDots3AVX512 computes gradients of 4×2 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots3AVX512(slideDots *slideDots)
-
-// slideDots4AVX512 computes gradients of 4×1 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots4AVX512(slideDots *slideDots)

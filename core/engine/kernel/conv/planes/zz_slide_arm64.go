@@ -12,22 +12,7 @@ func slideRows1NEON(slideRows *slideRows)
 //go:noescape
 func slideRows2NEON(slideRows *slideRows)
 
-// slideDots1NEON computes gradients of 3×3 weights of a filter for planes of several images.
+// slideDots1NEON computes gradients of filters of 3×3 for planes of several images.
 //
 //go:noescape
 func slideDots1NEON(slideDots *slideDots)
-
-// slideDots2NEON computes gradients of 3×2 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots2NEON(slideDots *slideDots)
-
-// slideDots3NEON computes gradients of 4×2 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots3NEON(slideDots *slideDots)
-
-// slideDots4NEON computes gradients of 4×1 weights of a filter for planes of several images.
-//
-//go:noescape
-func slideDots4NEON(slideDots *slideDots)

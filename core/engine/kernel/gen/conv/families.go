@@ -62,7 +62,7 @@ var Numbered = []isa.Numbered{
 	{Folder: "conv/planes", Base: "planeTile", Doc: "computes tiles of that many rows of vectors of so many lanes.", Most: 8},
 	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
 	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
-	{Folder: "conv/planes", Base: "slideDots", Doc: "computes sums for the part of a filter of that number with vectors of so many lanes.", Most: len(slideParts)},
+	{Folder: "conv/planes", Base: "slideDots", Doc: "adds the sums of weight gradients with vectors of so many lanes.", Most: 1},
 	{Folder: "conv/interleaved", Base: "pixelDots", Doc: "adds sums for that many weights with vectors of so many lanes.", Most: interleavedMost},
 	{Folder: "conv/interleaved", Base: "pixelDotsPair", Struct: "pixelDots", Doc: "adds sums for that many weights of two outputs of each channel with vectors of so many lanes.", Most: interleavedPairs},
 }

@@ -31,21 +31,15 @@ const (
 )
 
 // blockBytes is the size of a block of columns: the masks of each tap's view, and that of the results.
-func blockBytes(a *isa.Asm, views int) int { return sbMasks + (views+1)*4*a.Lanes }
+func blockBytes(a *isa.Asm) int { return sbMasks + (slideTaps+1)*4*a.Lanes }
 
-// slideParts are the parts of a filter whose gradients a kernel sums, rows by columns, by their numbers less one. Package planes knows
-// them, too.
-var slideParts = [][2]int{{3, 3}, {3, 2}, {4, 2}, {4, 1}}
-
-// slide emits depthwise convolution with filters of 3×3 straight from the image, and gradients of those and of larger ones: columns
+// slide emits depthwise convolution with filters of 3×3 straight from the image, and their gradients: columns
 // beyond its edges are masked, rows beyond them are left out.
 func slide(a *isa.Asm) {
 	for images := 1; images <= 2; images++ {
 		slideRows(a, images)
 	}
-	for i, part := range slideParts {
-		slideDots(a, i+1, part[0], part[1])
-	}
+	slideDots(a)
 }
 
 // slideRows goes down a column of vectors of a plane, for two images at a time, so that no sum waits for itself: each row
@@ -85,7 +79,7 @@ func slideRows(a *isa.Asm, images int) {
 	s.next()
 	a.CountDown(left, "tailRow")
 	a.Label("blockDone")
-	a.ADDQ(operand.U32(blockBytes(a, slideTaps)), s.block)
+	a.ADDQ(operand.U32(blockBytes(a)), s.block)
 	a.CountDown(operand.Mem{Base: t, Disp: slLeft}, "block")
 	addFields(a, t, [2]int{slXPlane, slXAt}, [2]int{slYPlane, slYAt}, [2]int{slBiasNext, slBiasAt})
 	a.ADDQ(operand.U8(4*slideTaps*slideTaps), operand.Mem{Base: t, Disp: slWeightsAt})
@@ -189,13 +183,13 @@ func (s *slider) next() {
 	}
 }
 
-// slideDots sums the products of dy with x for each tap of some rows and columns, over planes of several images: as many rows of dy
+// slideDots sums the products of dy with x for each tap, over planes of several images: as many rows of dy
 // meet each row of x. Sums of the lanes are added to those in memory.
-func slideDots(a *isa.Asm, number, rows, columns int) {
-	a.Kernel(fmt.Sprintf("slideDots%d", number), "func(slideDots *byte)",
-		fmt.Sprintf("computes gradients of %d×%d weights of a filter for planes of several images.", rows, columns))
+func slideDots(a *isa.Asm) {
+	const taps = slideTaps * slideTaps
+	a.Kernel("slideDots1", "func(slideDots *byte)", "computes gradients of filters of 3×3 for planes of several images.")
 	t := a.Gp("slideDots")
-	s := slideSums{a: a, t: t, columns: columns, acc: a.Vecs(rows * columns), dy: a.Vecs(rows), view: a.Vec()}
+	s := slideSums{a: a, t: t, acc: a.Vecs(taps), dy: a.Vecs(slideTaps), view: a.Vec()}
 	copyFields(a, t, [2]int{sdX, sdXPlaneAt}, [2]int{sdDY, sdDYPlaneAt}, [2]int{sdSums, sdSumsAt})
 	a.Label("plane")
 	for _, v := range s.acc {
@@ -216,7 +210,7 @@ func slideDots(a *isa.Asm, number, rows, columns int) {
 		a.Zero(s.next())
 		s.products()
 	})
-	a.ADDQ(operand.U32(blockBytes(a, columns)), s.block)
+	a.ADDQ(operand.U32(blockBytes(a)), s.block)
 	a.CountDown(operand.Mem{Base: t, Disp: sdBlocksLeft}, "block")
 	addFields(a, t, [2]int{sdXImage, sdXAt}, [2]int{sdDYImage, sdDYAt})
 	a.CountDown(operand.Mem{Base: t, Disp: sdLeft}, "image")
@@ -226,7 +220,7 @@ func slideDots(a *isa.Asm, number, rows, columns int) {
 		a.Add(m, v, v)
 		a.Move(v, m)
 	}
-	a.ADDQ(operand.U32(4*a.Lanes*rows*columns), operand.Mem{Base: t, Disp: sdSumsAt})
+	a.ADDQ(operand.U32(4*a.Lanes*taps), operand.Mem{Base: t, Disp: sdSumsAt})
 	addFields(a, t, [2]int{sdXPlane, sdXPlaneAt}, [2]int{sdDYPlane, sdDYPlaneAt})
 	a.CountDown(operand.Mem{Base: t, Disp: sdPlanes}, "plane")
 	a.Ret()
@@ -235,7 +229,6 @@ func slideDots(a *isa.Asm, number, rows, columns int) {
 // slideSums is the registers of slideDots.
 type slideSums struct {
 	a             *isa.Asm
-	columns       int // of taps
 	t, block      reg.GPVirtual
 	x, g, xColumn reg.GPVirtual
 	xRow, gRow    reg.GPVirtual
@@ -272,7 +265,7 @@ func (s *slideSums) next() reg.VecVirtual {
 func (s *slideSums) load() {
 	a, v := s.a, s.next()
 	a.Move(operand.Mem{Base: s.g}, v)
-	a.And(s.mask(s.columns), v, v)
+	a.And(s.mask(slideTaps), v, v)
 	a.PREFETCHT2(operand.Mem{Base: s.g, Disp: pages})
 	a.ADDQ(s.gRow, s.g)
 }
@@ -280,11 +273,11 @@ func (s *slideSums) load() {
 // products adds those of a row of x.
 func (s *slideSums) products() {
 	a := s.a
-	for tap := range s.columns {
+	for tap := range slideTaps {
 		a.Move(tapView(s.x, s.xColumn, tap), s.view)
 		a.And(s.mask(tap), s.view, s.view)
 		for i, dy := range s.dy {
-			a.Fma(s.view, dy, s.acc[(len(s.dy)-1-i)*s.columns+tap])
+			a.Fma(s.view, dy, s.acc[(len(s.dy)-1-i)*slideTaps+tap])
 		}
 	}
 	a.PREFETCHT2(operand.Mem{Base: s.x, Disp: pages})
