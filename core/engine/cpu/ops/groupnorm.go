@@ -9,8 +9,8 @@ import (
 )
 
 func init() {
-	bind.Implement(op.GroupNorm, bind.Implementation{F32: bindGroupNorm[float32], F64: bindGroupNorm[float64]})
-	bind.Implement(op.GroupNormGrad, bind.Implementation{F32: bindGroupNormGrad[float32], F64: bindGroupNormGrad[float64], Scratch: unwantedGrad})
+	bind.Implement(op.GroupNorm, bind.Implementation{F32: bindGroupNorm[float32], F64: bindGroupNorm[float64], Half: halfGroupNorm})
+	bind.Implement(op.GroupNormGrad, bind.Implementation{F32: bindGroupNormGrad[float32], F64: bindGroupNormGrad[float64], Half: halfGroupNorm, Scratch: unwantedGrad})
 }
 
 func groupShape(s *plan.Step) norm.GroupShape {

@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 var groupShapes = []GroupShape{
@@ -145,5 +147,51 @@ func BenchmarkGroupNorm(b *testing.B) {
 		b.Run(fmt.Sprintf("backward/%d", hw), func(b *testing.B) {
 			kerneltest.BenchBandwidth(b, 12*n, func() { GroupNormGradOf(0, s.Groups, s, x, dy, mean, invstd, gamma, y, gamma, beta, true) })
 		})
+	}
+}
+
+// Groups of a half type, of few elements and of more than are widened at a time, give what float64 gives of the same values; threads may
+// share them in any way.
+func TestGroupNormOfHalfTypes(t *testing.T) {
+	shapes := []GroupShape{{3, 12, 16, 4}, {5, 6, 1, 3}, {2, 64, 100, 4}, {2, 8, 1500, 2}, {2, 96, 64, 96}}
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
+			for _, s := range shapes {
+				halfGroups(t, d, &s)
+			}
+		}
+	})
+}
+
+func halfGroups(t *testing.T, d tensor.DType, s *GroupShape) {
+	t.Helper()
+	n, groups := s.N*s.C*s.HW, s.N*s.Groups
+	x, dy, gamma, beta := newHalves(d, 1, n), newHalves(d, 2, n), kerneltest.Random[float32](3, s.C), kerneltest.Random[float32](4, s.C)
+	wx, wdy, wgamma := kerneltest.Widened(x.wide), kerneltest.Widened(dy.wide), kerneltest.Widened(gamma)
+	room, tolerance := kerneltest.Poisoned[float32](2*s.HalfRoom()), map[tensor.DType]float64{tensor.F16: 1e-3, tensor.BF16: 8e-3}[d]
+	check := func(what string, got []float32, want []float64, tolerance float64) {
+		t.Helper()
+		kerneltest.CloseTo(t, fmt.Sprintf("%v of %+v: %s", d, *s, what), kerneltest.Widened(got), want, tolerance)
+	}
+	wide := make([]float32, n)
+	y, mean, invstd := make([]uint16, n), make([]float32, groups), make([]float32, groups)
+	wy, wmean, winvstd := make([]float64, n), make([]float64, groups), make([]float64, groups)
+	GroupNormHalf(d, s, x.half, gamma, beta, 1e-3, y, mean, invstd, room)
+	GroupNorm(s, wx, wgamma, kerneltest.Widened(beta), 1e-3, wy, wmean, winvstd)
+	convert.Widen(d, wide, tensor.Bytes(y))
+	check("y", wide, wy, tolerance)
+	check("mean", mean, wmean, 1e-4)
+	check("invstd", invstd, winvstd, 1e-4)
+	for _, parts := range []int{1, s.Groups} {
+		dx, dgamma, dbeta := append([]uint16(nil), dy.half...), kerneltest.Random[float32](5, s.C), kerneltest.Random[float32](6, s.C)
+		wdx, wdgamma, wdbeta := make([]float64, n), kerneltest.Widened(dgamma), kerneltest.Widened(dbeta)
+		for p := range parts { // in place
+			GroupNormGradHalfOf(d, p*s.Groups/parts, (p+1)*s.Groups/parts, s, x.half, dx, mean, invstd, gamma, dx, dgamma, dbeta, parts == 1, room)
+		}
+		GroupNormGradOf(0, s.Groups, s, wx, wdy, wmean, winvstd, wgamma, wdx, wdgamma, wdbeta, parts == 1)
+		convert.Widen(d, wide, tensor.Bytes(dx))
+		check("dx", wide, wdx, tolerance)
+		check("dgamma", dgamma, wdgamma, 1e-3)
+		check("dbeta", dbeta, wdbeta, 1e-3)
 	}
 }
