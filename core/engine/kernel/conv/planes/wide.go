@@ -326,9 +326,6 @@ func wideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[wideProducts] += planes * float64(s.oh*s.size*s.size)
 		t[wideTiles] += planes * float64(s.rowTiles())
 	}
-	if s.outputs > 1 && 2*s.size > s.oh { // calls are short, and the weights of all outputs do not stay near
-		t = t.Times(2)
-	}
 	return t
 }
 
