@@ -16,7 +16,7 @@ import (
 )
 
 const withLayer = `
-train = { per_rank_batch = 32, max_steps = 300 }
+train = { per_rank_batch = 32, max_steps = 1500 }
 dataset.plugin = "synthetic"
 dataset.options = { train_samples = 6400, test_samples = 100 }
 launch.nproc_per_node = 2
@@ -26,9 +26,9 @@ plugin = "./trainctl-plugin-swish"
 [model]
 layers = [
   { type = "flatten" },
-  { type = "linear", out_features = 32 },
+  { type = "linear", out_features = 512 },
   { type = "plugin", name = "first", options = { beta = 0.7 } },
-  { type = "linear", out_features = 32 },
+  { type = "linear", out_features = 512 },
   { type = "plugin", name = "second" },
   { type = "linear", out_features = 10 },
 ]
@@ -92,7 +92,7 @@ func layerRun(t *testing.T, dir, config string, s syscall.Signal) (sum event.Sum
 
 // smallLayer takes four steps on one rank, and saves checkpoints.
 var smallLayer = strings.NewReplacer(
-	"per_rank_batch = 32, max_steps = 300", "per_rank_batch = 8, max_steps = 4", "nproc_per_node = 2", "nproc_per_node = 1",
+	"per_rank_batch = 32, max_steps = 1500", "per_rank_batch = 8, max_steps = 4", "nproc_per_node = 2", "nproc_per_node = 1",
 	"train_samples = 6400", "shape = [6], classes = 10, train_samples = 96", `"never"`, `"2 steps"`,
 ).Replace(withLayer)
 

@@ -32,6 +32,10 @@ type Dump struct {
 	// one of them in its stack.
 	Callers []string
 
+	// Waiting are parts of the names of functions that wait for others: a goroutine inside one of
+	// them is not the one that hangs, though one of Callers called it.
+	Waiting []string
+
 	begun   bool
 	message []string
 	signal  []string // name and description, address
@@ -76,7 +80,7 @@ func (d *Dump) Take(line string) bool {
 		return false
 	}
 	if !d.head && prefixed(line, openings[:2]) {
-		*d = Dump{Callers: d.Callers} // an earlier dump did not end the process
+		*d = Dump{Callers: d.Callers, Waiting: d.Waiting} // an earlier dump did not end the process
 	}
 	switch {
 	case !d.begun || d.head && opens(line):
@@ -157,9 +161,9 @@ func (d *Dump) next(name string) {
 }
 
 // asked reports whether the dump was caused by SIGQUIT and the hanging goroutine was
-// not found yet.
+// not found yet, or one that waits for a lock, which another may hold.
 func (d *Dump) asked() bool {
-	return len(d.Callers) > 0 && d.hanging == nil && d.signal != nil && strings.HasPrefix(d.signal[0], "SIGQUIT:")
+	return len(d.Callers) > 0 && (d.hanging == nil || d.hanging.locked()) && d.signal != nil && strings.HasPrefix(d.signal[0], "SIGQUIT:")
 }
 
 // calls takes the goroutine that is being read for the one that hangs if a
@@ -168,10 +172,19 @@ func (d *Dump) calls(function string) {
 	if !d.reading || !d.asked() {
 		return
 	}
-	if slices.ContainsFunc(d.Callers, func(c string) bool { return strings.Contains(function, c) }) {
-		s := d.stack
-		d.hanging = &s
+	if among(d.Callers, function) && !slices.ContainsFunc(d.stack.all, func(frame string) bool { return among(d.Waiting, frame) }) {
+		if s := d.stack; d.hanging == nil || !s.locked() {
+			d.hanging = &s
+		}
 	}
+}
+
+// locked reports whether the goroutine waits for a lock, as Close does while an operation has it.
+func (s *stack) locked() bool { return strings.Contains(s.name, "[sync.") }
+
+// among reports whether a name contains one of some parts.
+func among(parts []string, name string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(name, p) })
 }
 
 // Hanging is the goroutine that hangs: its name, and its frames with the innermost

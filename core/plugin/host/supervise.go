@@ -175,7 +175,7 @@ func (p *plugin) shutdown(ctx context.Context) error {
 		return nil
 	}
 	e := &PluginError{Kind: p.proc.kind, Name: p.proc.name, PID: p.proc.pid(), Phase: "close", Cause: fromStatus(err)}
-	late := ctx.Err() != nil
+	late := tooLate(ctx, err)
 	switch {
 	case late:
 		p.proc.endsWithin(2 * lastStack) // it is being asked where it hangs, and killed
@@ -187,6 +187,17 @@ func (p *plugin) shutdown(ctx context.Context) error {
 		e.LastLines, e.Stack = p.proc.lastLines(), p.proc.out.Hanging()
 	}
 	return e
+}
+
+// tooLate reports whether a call failed because its time was up. The plugin knows when that is, and may say so
+// a moment before ctx ends: tooLate waits for this moment.
+func tooLate(ctx context.Context, err error) bool {
+	if c := status.Code(err); c == codes.DeadlineExceeded || c == codes.Canceled {
+		if end, ok := ctx.Deadline(); ok && time.Until(end) < lastMoment {
+			<-ctx.Done()
+		}
+	}
+	return ctx.Err() != nil
 }
 
 // overdue describes an operation that has been in flight for at least the given time,

@@ -31,6 +31,9 @@ const LevelStack = slog.LevelInfo - 1
 // goroutine that hangs has one of them below the plugin's frames.
 var callers = []string{"core/sdk.guard", "core/sdk.(*server).do", "core/sdk.(*server).fill", "core/sdk.(*server).update", "core/sdk.(*server).call"}
 
+// waiting are functions of core/sdk that wait there for the plugin's code.
+var waiting = []string{"core/sdk.(*server).Shutdown", "core/sdk.(*server).Drain"}
+
 // Lines logs what a plugin prints and keeps the last of it for messages.
 type Lines struct {
 	log *slog.Logger
@@ -85,7 +88,7 @@ func (l *Lines) Add(line string) {
 func (l *Lines) isStack(line string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dump.Callers = callers
+	l.dump.Callers, l.dump.Waiting = callers, waiting
 	if !l.dump.Take(line) || l.stack == maxDump {
 		return false
 	}

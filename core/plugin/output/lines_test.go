@@ -54,7 +54,8 @@ func TestLastLinesOfACrash(t *testing.T) {
 	}
 }
 
-// A dump tells which goroutine is in the plugin's code, and where.
+// A dump tells which goroutine is in the plugin's code, and where. One that waits for this code to
+// end does not hang, nor does one that waits for a lock where another is left.
 func TestTheHangingGoroutineIsFound(t *testing.T) {
 	l := New(slog.New(slog.DiscardHandler))
 	for line := range strings.Lines(`an ordinary line
@@ -66,6 +67,18 @@ github.com/hashicorp/go-plugin.Serve(0xc000190d80)
 	/mod/go-plugin/server.go:527 +0x1b4
 main.main()
 	/src/main.go:9 +0x4f
+
+goroutine 9 [runnable]:
+github.com/trainctl/trainctl/core/sdk.(*server).Shutdown(0xc0001a0000, {0x9d3f80, 0xc0001b2000}, 0x0)
+	/mod/core/sdk/server.go:315 +0x3a
+github.com/trainctl/trainctl/core/sdk.guard({0x9d3f80, 0xc0001b2000}, 0x0)
+	/mod/core/sdk/serve.go:159 +0x8d
+
+goroutine 10 [sync.Mutex.Lock, 2 minutes]:
+main.(*Star).Close(0xc0000b4000)
+	/src/mine/star.go:130 +0x1f
+github.com/trainctl/trainctl/core/sdk.(*server).call(0xc0001a0000, 0x0)
+	/mod/core/sdk/server.go:340 +0x8d
 
 goroutine 12 [select (no cases), 2 minutes]:
 main.(*wire).read(...)
