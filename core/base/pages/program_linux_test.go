@@ -104,7 +104,7 @@ func mappingBegins(t *testing.T, address *byte) bool {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
-		t.Skip(err)
+		t.Skip("this system has no /proc, which lists a process's mappings: ", err)
 	}
 	return strings.Contains("\n"+string(maps), fmt.Sprintf("\n%08x-", uintptr(unsafe.Pointer(address))))
 }

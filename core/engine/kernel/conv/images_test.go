@@ -114,7 +114,7 @@ func TestImagesOfFewChannels(t *testing.T) {
 // TestImagesOfPixelsFarAway has more pixels than caches hold, which are read in their order before tiles are.
 func TestImagesOfPixelsFarAway(t *testing.T) {
 	if testing.Short() {
-		t.Skip("32 MiB")
+		t.Skip("-short: images of 32 MiB take seconds to compare with the definition")
 	}
 	p := Shape{N: 61, C: 16, H: 66, W: 65, K: 16, R: 1, S: 1, StrideH: 1, StrideW: 1, Groups: 2}
 	one := p
