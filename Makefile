@@ -1,4 +1,4 @@
-.PHONY: run test test-portable test-arm64 test-browser lint race ci generate gputest
+.PHONY: run test test-portable test-arm64 test-avx512 test-browser lint race ci generate gputest
 
 run:
 	go run ./cmd/trainctl run configs/mnist-ddp.toml
@@ -12,6 +12,10 @@ test-portable:
 
 test-arm64:
 	bash .ci/arm64
+
+# Kernels at AVX-512 on a CPU without it. PACKAGES="gemm conv:TestLines" names some below core/engine/kernel, and tests.
+test-avx512:
+	bash .ci/avx512 $(PACKAGES)
 
 # Needs Chromium; axe-core comes from npm.
 test-browser:

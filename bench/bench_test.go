@@ -93,9 +93,12 @@ func TestNothingChosen(t *testing.T) {
 
 // A network that -model names trains on texts if its data set has a tokenizer.
 func TestGivenNetworks(t *testing.T) {
-	for _, c := range given([]string{"models/gpt-tiny.toml", "models/lenet5.toml", "models/absent.toml"}) {
+	for _, c := range given([]string{"models/gpt-tiny.toml", "models/lenet5.toml", "models/absent.toml"}, "bf16") {
 		if c.text != (c.Model == "gpt-tiny") {
 			t.Errorf("%v: text is %v", c, c.text)
+		}
+		if !strings.HasSuffix(c.String(), "-bf16") {
+			t.Errorf("%v is not measured in bf16", c)
 		}
 	}
 }

@@ -61,16 +61,22 @@ var cases = []testCase{
 	{Model: "convnet", Ranks: 2, Batch: 32, DType: "fp32", Speed: 5000},
 	{Model: "convnet", Ranks: 2, Batch: 100, DType: "fp32", Speed: 7000},
 	{Model: "convnet", Ranks: 2, Batch: 256, DType: "fp32", Speed: 7000},
+	{Model: "convnet", Ranks: 1, Batch: 32, DType: "bf16", Speed: 3500},
 	{Model: "convnet", Ranks: 1, Batch: 100, DType: "bf16", Speed: 4000},
+	{Model: "convnet", Ranks: 1, Batch: 256, DType: "bf16", Speed: 4500},
+	{Model: "convnet", Ranks: 2, Batch: 32, DType: "bf16", Speed: 5000},
 	{Model: "convnet", Ranks: 2, Batch: 100, DType: "bf16", Speed: 6500},
+	{Model: "convnet", Ranks: 2, Batch: 256, DType: "bf16", Speed: 7000},
 	{Model: "mlp", Ranks: 1, Batch: 64, DType: "fp32", Speed: 20000},
 	{Model: "mlp", Ranks: 1, Batch: 256, DType: "fp32", Speed: 35000},
 	{Model: "mlp", Ranks: 2, Batch: 64, DType: "fp32", Speed: 20000},
 	{Model: "mlp", Ranks: 2, Batch: 256, DType: "fp32", Speed: 45000},
+	{Model: "mlp", Ranks: 2, Batch: 64, DType: "bf16", Speed: 20000},
 	{Model: "mlp", Ranks: 2, Batch: 256, DType: "bf16", Speed: 40000},
 	{Model: "resnet18", Ranks: 1, Batch: 32, DType: "fp32", Speed: 40},
 	{Model: "resnet18", Ranks: 2, Batch: 32, DType: "fp32", Speed: 75},
 	{Model: "resnet18", Ranks: 1, Batch: 32, DType: "bf16", Speed: 30},
+	{Model: "resnet18", Ranks: 2, Batch: 32, DType: "bf16", Speed: 50},
 	fromFile("lenet5", 6000),
 	fromFile("odd", 1500),
 	fromFile("mobilenet", 300),
@@ -97,11 +103,11 @@ func transformer(model string, batch int, dtype string, speed float64) testCase 
 	return c
 }
 
-// given are the networks that -model names.
-func given(files []string) (out []*testCase) {
+// given are the networks that -model names, of that type.
+func given(files []string, dtype string) (out []*testCase) {
 	for _, f := range files {
 		c := fromFile(strings.TrimSuffix(filepath.Base(f), ".toml"), 0)
-		c.File, c.text = f, hasText(f)
+		c.File, c.DType, c.text = f, dtype, hasText(f)
 		out = append(out, &c)
 	}
 	return out

@@ -20,6 +20,7 @@ type options struct {
 	seconds                    float64
 	compile, list              bool
 	models                     []string
+	dtype                      string
 	instructions               instructions
 }
 
@@ -37,6 +38,7 @@ func main() {
 		o.models = append(o.models, file)
 		return nil
 	})
+	flag.StringVar(&o.dtype, "dtype", "fp32", "`type` of the networks of -model: fp32 or bf16 (mixed precision)")
 	flag.TextVar(&o.instructions, "cpu", instructions(""), "limit both sides to these `instructions`: avx2; default: the best that the processor has")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,7 +52,10 @@ func main() {
 func measure(ctx context.Context, o *options, w io.Writer) error {
 	chosen := choose(o.match)
 	if len(o.models) > 0 {
-		chosen = given(o.models)
+		if o.dtype != "fp32" && o.dtype != "bf16" {
+			return fmt.Errorf("-dtype is %q: give fp32 or bf16", o.dtype)
+		}
+		chosen = given(o.models, o.dtype)
 	}
 	if len(chosen) == 0 {
 		return fmt.Errorf("no case has %q in its name; -list prints them", o.match)

@@ -36,11 +36,11 @@ func TestResumeOfGPT2IsExact(t *testing.T) {
 	t.Parallel()
 	p, _ := placeWithText(t, "")
 	p.Configure(t, droppingGPT)
-	whole := p.run(t)
-	last := len(whole.steps)
+	whole := p.Run(t)
+	last := len(whole.Steps)
 	for _, k := range []int{1, last / 2, last - 1} {
-		r := p.run(t, "--resume", whole.checkpoint(k))
-		r.continues(t, whole, k)
+		r := p.Run(t, "--resume", whole.Checkpoint(k))
+		r.Continues(t, whole, k)
 	}
 }
 
@@ -49,9 +49,9 @@ func TestGenerate(t *testing.T) {
 	t.Parallel()
 	p, corpus := placeWithText(t, "")
 	p.Configure(t, droppingGPT)
-	r := p.run(t, rig.Set("train.epochs=20", "optimizer.lr=0.01")...)
+	r := p.Run(t, rig.Set("train.epochs=20", "optimizer.lr=0.01")...)
 	generate := func(code int, args ...string) rig.Result {
-		return p.Trainctl(t, append([]string{"generate", p.Config, "--checkpoint", r.dir}, args...)...).Expect(t, code)
+		return p.Trainctl(t, append([]string{"generate", p.Config, "--checkpoint", r.Dir}, args...)...).Expect(t, code)
 	}
 	first := generate(0, "--prompt", "the ", "--max-tokens", "40", "--slide", "--seed", "7")
 	if again := generate(0, "--prompt", "the ", "--max-tokens", "40", "--slide", "--seed", "7"); again.Stdout != first.Stdout || len(first.Stdout) != 41 {
@@ -124,7 +124,7 @@ func paint(t *testing.T, path string, class int, r *rand.Rand) {
 // transform, whatever the batch. A broken image is named, and the others go on.
 func TestPredictAsEvaluated(t *testing.T) {
 	t.Parallel()
-	p := placeWith(t, picturesTables)
+	p := rig.PlaceWith(t, picturesTables)
 	r := rand.New(rand.NewPCG(1, 2))
 	const each = 11
 	for _, split := range []string{"train", "val"} {
@@ -136,12 +136,12 @@ func TestPredictAsEvaluated(t *testing.T) {
 			}
 		}
 	}
-	trained := p.run(t, "--nproc-per-node", "1")
-	var e evaluation
-	rig.Must(t, json.Unmarshal([]byte(p.Trainctl(t, "eval", p.Config, "--checkpoint", trained.dir, "--json").Expect(t, 0).Stdout), &e))
+	trained := p.Run(t, "--nproc-per-node", "1")
+	var e rig.Evaluation
+	rig.Must(t, json.Unmarshal([]byte(p.Trainctl(t, "eval", p.Config, "--checkpoint", trained.Dir, "--json").Expect(t, 0).Stdout), &e))
 	val := filepath.Join(p.Dir, "pictures", "val")
 	predict := func(code int, args ...string) rig.Result {
-		return p.Trainctl(t, append([]string{"predict", p.Config, val, "--checkpoint", trained.dir}, args...)...).Expect(t, code)
+		return p.Trainctl(t, append([]string{"predict", p.Config, val, "--checkpoint", trained.Dir}, args...)...).Expect(t, code)
 	}
 	first := predict(0, "--json", "--top-k", "2", "--batch", "7")
 	if one := predict(0, "--json", "--top-k", "2", "--batch", "1"); one.Stdout != first.Stdout {
@@ -201,7 +201,7 @@ ema_decay = 0.9
 // their moving averages, and need no column of targets.
 func TestPredictTable(t *testing.T) {
 	t.Parallel()
-	p := placeWith(t, flowerTables)
+	p := rig.PlaceWith(t, flowerTables)
 	r := rand.New(rand.NewPCG(3, 4))
 	lines, kinds := []string{"length,width,kind"}, []string{}
 	for range 40 {
@@ -216,14 +216,14 @@ func TestPredictTable(t *testing.T) {
 		lines[i] = cells[1] + "," + cells[0]
 	}
 	rig.Must(t, os.WriteFile(bare, []byte(strings.Join(lines, "\n")), 0o644))
-	trained := p.run(t)
+	trained := p.Run(t)
 	losses := map[float64]bool{}
 	for _, args := range [][]string{nil, {"--ema"}} {
-		var e evaluation
-		rig.Must(t, json.Unmarshal([]byte(p.Trainctl(t, append([]string{"eval", p.Config, "--checkpoint", trained.dir, "--json"}, args...)...).Expect(t, 0).Stdout), &e))
+		var e rig.Evaluation
+		rig.Must(t, json.Unmarshal([]byte(p.Trainctl(t, append([]string{"eval", p.Config, "--checkpoint", trained.Dir, "--json"}, args...)...).Expect(t, 0).Stdout), &e))
 		losses[e.Loss] = true
-		got := p.Trainctl(t, append([]string{"predict", p.Config, bare, "--checkpoint", trained.dir}, args...)...).Expect(t, 0).Stdout
-		if labelled := p.Trainctl(t, append([]string{"predict", p.Config, table, "--checkpoint", trained.dir}, args...)...).Expect(t, 0).Stdout; strings.ReplaceAll(labelled, table, bare) != got {
+		got := p.Trainctl(t, append([]string{"predict", p.Config, bare, "--checkpoint", trained.Dir}, args...)...).Expect(t, 0).Stdout
+		if labelled := p.Trainctl(t, append([]string{"predict", p.Config, table, "--checkpoint", trained.Dir}, args...)...).Expect(t, 0).Stdout; strings.ReplaceAll(labelled, table, bare) != got {
 			t.Errorf("with labels\n%s\nand without\n%s", labelled, got)
 		}
 		right := 0
@@ -239,11 +239,11 @@ func TestPredictTable(t *testing.T) {
 	text, err := os.ReadFile(table)
 	rig.Must(t, err)
 	rig.Must(t, os.WriteFile(table, []byte(strings.ReplaceAll(string(text), "iris", "aster")), 0o644))
-	if got := p.Trainctl(t, "predict", p.Config, bare, "--checkpoint", trained.dir, "--ema").Expect(t, 0).Stdout; !strings.Contains(got, "iris") || strings.Contains(got, "aster") {
+	if got := p.Trainctl(t, "predict", p.Config, bare, "--checkpoint", trained.Dir, "--ema").Expect(t, 0).Stdout; !strings.Contains(got, "iris") || strings.Contains(got, "aster") {
 		t.Errorf("classes have other names than in training:\n%s", got)
 	}
 	if len(losses) != 2 {
 		t.Errorf("the averages have the loss of the last weights: %v", losses)
 	}
-	p.Trainctl(t, "predict", p.Config, bare, "--checkpoint", filepath.Join(trained.checkpoint(len(trained.steps)), "model.safetensors"), "--ema").Expect(t, 2).Prints(t, "has no moving averages of weights")
+	p.Trainctl(t, "predict", p.Config, bare, "--checkpoint", filepath.Join(trained.Checkpoint(len(trained.Steps)), "model.safetensors"), "--ema").Expect(t, 2).Prints(t, "has no moving averages of weights")
 }

@@ -51,24 +51,24 @@ tensorboard = false
 // and resumed runs have the same part. The test set stays for an evaluation at the end.
 func TestValidationTakesTheTestSetsPlace(t *testing.T) {
 	t.Parallel()
-	p := placeWith(t, validationTables)
-	whole := p.run(t)
-	d := whole.sum.Dataset
+	p := rig.PlaceWith(t, validationTables)
+	whole := p.Run(t)
+	d := whole.Summary.Dataset
 	if d.TrainSamples != 180 || d.TestSamples != 20 || d.Validation != "stratified by class" {
 		t.Errorf("summary %+v", d)
 	}
-	p.run(t, "--resume", whole.checkpoint(7)).continues(t, whole, 7)
+	p.Run(t, "--resume", whole.Checkpoint(7)).Continues(t, whole, 7)
 	for _, ranks := range []string{"1", "3"} {
-		other := p.run(t, rig.Set("launch.nproc_per_node="+ranks)...)
-		for i, e := range whole.evals {
-			if got := other.evals[i]; got.Samples != 20 || math.Abs(got.Loss-e.Loss) > 1e-6 {
+		other := p.Run(t, rig.Set("launch.nproc_per_node="+ranks)...)
+		for i, e := range whole.Evals {
+			if got := other.Evals[i]; got.Samples != 20 || math.Abs(got.Loss-e.Loss) > 1e-6 {
 				t.Errorf("on %s ranks evaluation %d is %+v, want %+v", ranks, i, got, e)
 			}
 		}
 	}
-	r := p.Train(t, append(rig.Set("dataset.validation=0.2"), "--resume", whole.checkpoint(7))...)
+	r := p.Train(t, append(rig.Set("dataset.validation=0.2"), "--resume", whole.Checkpoint(7))...)
 	r.Expect(t, 6).Prints(t, "it was trained on other data")
-	tested := p.Trainctl(t, append([]string{"eval", "job.toml", "--checkpoint", whole.checkpoint(20)}, rig.Set("dataset.validation=0.0")...)...).Expect(t, 0)
+	tested := p.Trainctl(t, append([]string{"eval", "job.toml", "--checkpoint", whole.Checkpoint(20)}, rig.Set("dataset.validation=0.0")...)...).Expect(t, 0)
 	if !strings.Contains(tested.Stdout, "60 samples") {
 		t.Errorf("the evaluation on the test set prints %s", tested.Stdout)
 	}
@@ -103,24 +103,24 @@ tensorboard = false
 // labels are the class names of the run, and a wrong table is refused with line and column.
 func TestTableTrains(t *testing.T) {
 	t.Parallel()
-	p := placeWith(t, tableTables)
+	p := rig.PlaceWith(t, tableTables)
 	text := "size,weight,y\n"
 	for i := range 90 {
 		text += fmt.Sprintf("%d,%d,%s\n", 9*(i%3)+i%2, (i%3)*(i%3)*9-i%5, []string{"low", "middle", "high"}[i%3])
 	}
 	path := filepath.Join(p.Dir, "table.csv")
 	rig.Must(t, os.WriteFile(path, []byte(text), 0o644))
-	whole := p.run(t)
-	if got := whole.sum.Dataset; strings.Join(got.Classes, " ") != "high low middle" || got.TrainSamples != 72 || got.TestSamples != 18 {
+	whole := p.Run(t)
+	if got := whole.Summary.Dataset; strings.Join(got.Classes, " ") != "high low middle" || got.TrainSamples != 72 || got.TestSamples != 18 {
 		t.Errorf("summary %+v", got)
 	}
-	if last := whole.evals[7]; last.Accuracy < 0.9 {
+	if last := whole.Evals[7]; last.Accuracy < 0.9 {
 		t.Errorf("the last evaluation is %+v", last)
 	}
-	p.run(t, "--resume", whole.checkpoint(11)).continues(t, whole, 11)
+	p.Run(t, "--resume", whole.Checkpoint(11)).Continues(t, whole, 11)
 	for _, ranks := range []string{"2", "3"} {
-		other := p.run(t, rig.Set("launch.nproc_per_node="+ranks)...)
-		if a, b := other.evals[7], whole.evals[7]; a.Accuracy != b.Accuracy || math.Abs(a.Loss-b.Loss) > 1e-6 {
+		other := p.Run(t, rig.Set("launch.nproc_per_node="+ranks)...)
+		if a, b := other.Evals[7], whole.Evals[7]; a.Accuracy != b.Accuracy || math.Abs(a.Loss-b.Loss) > 1e-6 {
 			t.Errorf("on %s ranks the last evaluation is %+v, want %+v", ranks, a, b)
 		}
 	}
@@ -132,9 +132,9 @@ func TestTableTrains(t *testing.T) {
 // evaluation.json, whose worst samples are named as the data set knows them.
 func TestMetricsOfAnEvaluation(t *testing.T) {
 	t.Parallel()
-	p := placeWith(t, validationTables+"[eval]\nmetrics = [\"accuracy\", \"top_k\", \"per_class\", \"confusion\", \"worst\"]\ntop_k = 3\nworst = 4\n")
-	whole := p.run(t)
-	last := whole.checkpoint(20)
+	p := rig.PlaceWith(t, validationTables+"[eval]\nmetrics = [\"accuracy\", \"top_k\", \"per_class\", \"confusion\", \"worst\"]\ntop_k = 3\nworst = 4\n")
+	whole := p.Run(t)
+	last := whole.Checkpoint(20)
 	read := func(dir string) (e event.Evaluation) {
 		d := event.RunDir{Path: dir}
 		b, err := os.ReadFile(d.EvaluationFile())
@@ -151,15 +151,15 @@ func TestMetricsOfAnEvaluation(t *testing.T) {
 			sum += n
 		}
 	}
-	e := whole.evals[1]
+	e := whole.Evals[1]
 	if want.Schema != 1 || want.Step != 20 || sum != 20 || float64(hits)/20 != e.Accuracy || len(want.Worst) != 4 || want.Worst[0].Split != "train" || len(want.Classes) != 10 {
 		t.Errorf("evaluation.json has %+v, with an accuracy of %v", want, e.Accuracy)
 	}
-	if m := whole.sum.Eval.Metrics; m == nil || !reflect.DeepEqual(*m, want.EvalMetrics) || !reflect.DeepEqual(m, e.Metrics) || m.TopK != 3 || float64(m.TopKAccuracy) < e.Accuracy {
+	if m := whole.Summary.Eval.Metrics; m == nil || !reflect.DeepEqual(*m, want.EvalMetrics) || !reflect.DeepEqual(m, e.Metrics) || m.TopK != 3 || float64(m.TopKAccuracy) < e.Accuracy {
 		t.Errorf("metrics are %+v in the event, %+v in the summary and %+v in evaluation.json", e.Metrics, m, want.EvalMetrics)
 	}
 	for i, ranks := range []string{"1", "2", "3"} {
-		p.run(t, rig.Set("launch.nproc_per_node="+ranks, "optimizer.lr=0.0", "train.epochs=1", "train.max_steps=1", fmt.Sprintf("model.init=%q", last))...)
+		p.Run(t, rig.Set("launch.nproc_per_node="+ranks, "optimizer.lr=0.0", "train.epochs=1", "train.max_steps=1", fmt.Sprintf("model.init=%q", last))...)
 		got := read(p.RunDir(2 + i))
 		got.Step, got.Epoch = want.Step, want.Epoch
 		for _, e := range []*event.Evaluation{&got, &want} {
@@ -196,19 +196,19 @@ func TestMetricsOfAnEvaluation(t *testing.T) {
 // resume, so that the losses are the same.
 func TestAugmentedRunsAreTheSame(t *testing.T) {
 	t.Parallel()
-	p := placeWith(t, validationTables)
+	p := rig.PlaceWith(t, validationTables)
 	more := rig.Set("dataset.validation=0.0", "dataset.options.train_samples=198", "dataset.options.randaugment=2", "dataset.options.color_jitter=[0.4, 0.4, 0.4, 0.1]",
 		"dataset.options.random_erasing=0.25", "dataset.options.mixup=0.2", "dataset.options.cutmix=1.0")
-	whole := p.run(t, more...)
-	p.run(t, append(more, "--resume", whole.checkpoint(7))...).continues(t, whole, 7)
+	whole := p.Run(t, more...)
+	p.Run(t, append(more, "--resume", whole.Checkpoint(7))...).Continues(t, whole, 7)
 	for _, ranks := range []string{"1", "3"} {
-		other := p.run(t, append(more, rig.Set("launch.nproc_per_node="+ranks)...)...)
-		for i, loss := range whole.losses() {
-			if got := other.losses()[i]; math.Abs(got-loss) > 1e-5*loss {
+		other := p.Run(t, append(more, rig.Set("launch.nproc_per_node="+ranks)...)...)
+		for i, loss := range whole.Losses() {
+			if got := other.Losses()[i]; math.Abs(got-loss) > 1e-5*loss {
 				t.Errorf("on %s ranks the loss of step %d is %v, want %v", ranks, i+1, got, loss)
 			}
 		}
-		if a, b := other.evals[1], whole.evals[1]; a.Samples != 60 || a.Accuracy != b.Accuracy {
+		if a, b := other.Evals[1], whole.Evals[1]; a.Samples != 60 || a.Accuracy != b.Accuracy {
 			t.Errorf("on %s ranks the evaluation is %+v, want %+v", ranks, a, b)
 		}
 	}

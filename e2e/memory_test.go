@@ -10,7 +10,7 @@ import (
 )
 
 // forecast is the memory that `trainctl plan` predicts for a rank.
-func (p *place) forecast(t *testing.T, args ...string) float64 {
+func forecast(t *testing.T, p *rig.Place, args ...string) float64 {
 	t.Helper()
 	var plan struct {
 		Memory float64 `json:"memory_per_rank_total"`
@@ -29,12 +29,12 @@ func TestForecastMemoryIsUsed(t *testing.T) {
 	}
 	const digits, images = "[1, 28, 28]", "[3, 32, 32]"
 	measure := func(t *testing.T, model, shape, rest string, keys ...string) (used, planned float64) {
-		p := newPlace(t)
+		p := rig.NewPlace(t)
 		p.Configure(t, "[launch]\nnproc_per_node = 1\n[train]\nmax_steps = 3\neval_every = 0\n[checkpoint]\nevery = \"never\"\n"+
 			"[dataset]\nplugin = \"synthetic\"\n[dataset.options]\nshape = "+shape+"\ntrain_samples = 73728\ntest_samples = 0\n"+
 			"[model]\n"+model+"\n"+rest)
 		args := rig.Set(keys...)
-		return float64(p.run(t, args...).sum.Memory.PeakRSSBytes[0]), p.forecast(t, args...)
+		return float64(p.Run(t, args...).Summary.Memory.PeakRSSBytes[0]), forecast(t, p, args...)
 	}
 	used, planned := measure(t, `name = "convnet"`, digits, "", "train.per_rank_batch=768")
 	beside := used - planned

@@ -75,7 +75,7 @@ func (s *tracker) observed(closeTimeout time.Duration) string {
 func TestObserversUnderEveryLauncher(t *testing.T) {
 	t.Parallel()
 	s := newTracker(t, nil)
-	p := placeWith(t, s.observed(time.Minute))
+	p := rig.PlaceWith(t, s.observed(time.Minute))
 	p.Train(t).Expect(t, 0)
 	p.Train(t, rig.Set("launch.ranks=threads")...).Expect(t, 0)
 	port := rig.FreePort(t)
@@ -96,7 +96,7 @@ func TestObserversUnderEveryLauncher(t *testing.T) {
 // A tracker that refuses, is slow or dies changes nothing, and the run says once what is wrong.
 func TestTrackersThatFail(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	p.Train(t).Expect(t, 0)
 	over := make(chan struct{})
 	t.Cleanup(func() { close(over) })

@@ -17,7 +17,7 @@ import (
 
 // startByHand starts the faulty plugin as a person does who wants to debug it, and returns its
 // process and the entry that it prints.
-func startByHand(t *testing.T, p *place) (*rig.Proc, pb.Reattach) {
+func startByHand(t *testing.T, p *rig.Place) (*rig.Proc, pb.Reattach) {
 	t.Helper()
 	r := &rig.Proc{Cmd: exec.Command(filepath.Join(p.Dir, "faulty"), "--debug")}
 	r.Cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
@@ -45,16 +45,16 @@ func reattach(t *testing.T, entry any) string {
 // plugins that trainctl starts, and live on.
 func TestAttachedPluginsTrain(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	p.AddFaultyPlugin(t)
 	plugins := rig.Set(`backend.plugin="./faulty"`, `dataset.plugin="./faulty"`, "dataset.restarts=1", `precision.plugin="./faulty"`)
-	want := p.run(t, plugins...)
+	want := p.Run(t, plugins...)
 	first, a := startByHand(t, p)
 	second, b := startByHand(t, p)
 	p.Env = append(p.Env, reattach(t, []pb.Reattach{a, b}))
 	for _, plane := range []string{"", pb.PlaneInline} {
 		p.Env = append(p.Env, pb.EnvDataPlane+"="+plane)
-		equalParams(t, "attached plugins, data plane "+plane, p.run(t, plugins...), want)
+		rig.EqualParams(t, "attached plugins, data plane "+plane, p.Run(t, plugins...), want)
 	}
 	for _, r := range []*rig.Proc{first, second} {
 		for _, kind := range []string{"backend", "dataset", "precision"} {
@@ -79,7 +79,7 @@ func TestAttachedPluginsTrain(t *testing.T) {
 // A debugger may stop an attached plugin for longer than any deadline. Its end is the end of the run.
 func TestAttachedPluginIsHeldAndEnds(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	p.AddFaultyPlugin(t)
 	plugin, entry := startByHand(t, p)
 	p.Env = append(p.Env, reattach(t, entry))
@@ -87,11 +87,7 @@ func TestAttachedPluginIsHeldAndEnds(t *testing.T) {
 	rig.Signal(t, plugin.Cmd.Process.Pid, syscall.SIGSTOP)
 	time.Sleep(4 * time.Second) // longer than hang timeout, dataset.timeout and backend.timeout
 	rig.Signal(t, plugin.Cmd.Process.Pid, syscall.SIGCONT)
-	steps := func() int {
-		b, _ := os.ReadFile(filepath.Join(p.RunDir(1), "events.jsonl"))
-		return strings.Count(string(b), `"event":"step"`)
-	}
-	held := steps()
+	held := p.StepsDone(1)
 	p.WaitForSteps(t, r, 1, held+100)
 	rig.Signal(t, plugin.Cmd.Process.Pid, syscall.SIGKILL)
 	r.Wait(t).Expect(t, 5).Prints(t, fmt.Sprintf(`process %d of TRAINCTL_REATTACH["faulty"] has ended or closed the connection, and a plugin that was attached is not started again`, entry.Pid),

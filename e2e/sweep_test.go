@@ -29,7 +29,7 @@ type swept struct {
 // continues the other from its checkpoint, until Ctrl-C lets it save.
 func TestSweepIsKilled(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	text := `config = "job.toml"
 metric = "train.loss"
 parallel = 2

@@ -30,24 +30,11 @@ func terminal(t *testing.T, r *rig.Proc, columns uint16) *os.File {
 	return person
 }
 
-// steps counts the steps that rank 0 of the n-th run has written.
-func (p *place) steps(n int) int {
-	b, _ := os.ReadFile(filepath.Join(p.RunDir(n), "events.jsonl"))
-	return bytes.Count(b, []byte(`"event":"step"`))
-}
-
-// more waits until the n-th run has made that many more steps.
-func (p *place) more(t *testing.T, n, steps int) {
-	t.Helper()
-	want := p.steps(n) + steps
-	rig.Eventually(t, "more steps", func() bool { return p.steps(n) >= want })
-}
-
 // A terminal that takes nothing (Ctrl-S, a stalled ssh) and a reader of events
 // that does not read hold up neither training nor signals.
 func TestUnreadOutputHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	args := append([]string{"run", p.Config, "--events", "json", "--resume", "auto"}, rig.Endless("checkpoint.every=\"1000000 steps\"")...)
 	r := p.Command(args...)
 	terminal(t, r, 80) // without a reader
@@ -58,7 +45,7 @@ func TestUnreadOutputHoldsUpNothing(t *testing.T) {
 	r.Start(t)
 	rig.Must(t, out.Close())
 	p.WaitForSteps(t, r, 1, 1)
-	p.more(t, 1, 5000) // more than terminal and pipes hold
+	p.WaitForMoreSteps(t, 1, 5000) // more than terminal and pipes hold
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
 	r.Wait(t).Expect(t, 75)
 }
@@ -67,13 +54,13 @@ func TestUnreadOutputHoldsUpNothing(t *testing.T) {
 // as if nothing had been, and so do they.
 func TestStoppedLauncherGoesOn(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	r := p.StartEndless(t, `checkpoint.every="1000000 steps"`, `backend.timeout="2s"`)
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGSTOP)
-	p.more(t, 1, 5000) // more than the pipe to the launcher holds
-	time0 := p.steps(1)
+	p.WaitForMoreSteps(t, 1, 5000) // more than the pipe to the launcher holds
+	time0 := p.StepsDone(1)
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGCONT)
-	rig.Eventually(t, "the launcher to show newer steps", func() bool { return p.steps(1) > time0+100 })
+	rig.Eventually(t, "the launcher to show newer steps", func() bool { return p.StepsDone(1) > time0+100 })
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
 	res := r.Wait(t).Expect(t, 75)
 	if strings.Contains(res.Stderr, "FAILED") {
@@ -84,7 +71,7 @@ func TestStoppedLauncherGoesOn(t *testing.T) {
 // A normal run shows its progress in its log.
 func TestLogsFollowShowsProgress(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	r := p.Start(t, append([]string{"run", p.Config, "--progress", "none"}, rig.Endless("train.log_freq=10")...)...)
 	p.WaitForSteps(t, r, 1, 1)
 	logs := p.Start(t, "logs", "job", "--follow")
@@ -136,7 +123,7 @@ var blockLine = regexp.MustCompile(`\x1b\[J([^\r\n]*eta [^\r\n]*)\r\n`)
 // returns the end of the terminal that a person has, and what is shown there.
 func onTerminal(t *testing.T, columns uint16) (*rig.Proc, *os.File, *tty) {
 	t.Helper()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	r := p.Command(append([]string{"run", p.Config}, rig.Endless()...)...)
 	person := terminal(t, r, columns)
 	screen := watchTerminal(person)
@@ -196,20 +183,20 @@ func TestStopClearsTheBlock(t *testing.T) {
 // the code that batch systems requeue for.
 func TestSaveSignal(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	r := p.StartEndless(t, `checkpoint.every="1000000 steps"`)
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGUSR1)
 	rig.Eventually(t, "a checkpoint", func() bool {
 		all, _ := filepath.Glob(filepath.Join(p.RunDir(1), "checkpoints", "*", "manifest.json"))
 		return len(all) > 0
 	})
-	p.more(t, 1, 10)
+	p.WaitForMoreSteps(t, 1, 10)
 	rig.Signal(t, p.Worker(t, 1).PID, syscall.SIGUSR1) // as srun sends it to the ranks
 	rig.Eventually(t, "another checkpoint", func() bool {
 		b, _ := os.ReadFile(filepath.Join(p.RunDir(1), "events.jsonl"))
 		return bytes.Count(b, []byte(`"event":"checkpoint_saved"`)) >= 2
 	})
-	p.more(t, 1, 10)
+	p.WaitForMoreSteps(t, 1, 10)
 	rig.Signal(t, r.Cmd.Process.Pid, syscall.SIGTERM)
 	r.Wait(t).Expect(t, 75).Prints(t, "the ranks save a checkpoint after the current step and continue")
 

@@ -44,9 +44,9 @@ tensorboard = false
 `
 
 // placeWithText has a corpus of two files, with 20 characters in all.
-func placeWithText(t *testing.T, more string) (p *place, corpus string) {
+func placeWithText(t *testing.T, more string) (p *rig.Place, corpus string) {
 	t.Helper()
-	p = placeWith(t, textTables+more)
+	p = rig.PlaceWith(t, textTables+more)
 	dir := filepath.Join(p.Dir, "corpus")
 	rig.Must(t, os.Mkdir(dir, 0o755))
 	for name, text := range map[string]string{
@@ -80,35 +80,35 @@ func TestTextTrains(t *testing.T) {
 	}
 	cut := int(float64(len(corpus)) * 0.8)
 	windows, tests := (cut-1)/8, (len(corpus)-cut-1)/8
-	whole := p.run(t)
+	whole := p.Run(t)
 	perEpoch := 2 * ((windows + 1) / 2) // padded to both ranks
 	samples, tokens := 0, 0
-	for _, s := range whole.steps {
+	for _, s := range whole.Steps {
 		samples, tokens = samples+s.Samples, tokens+s.Tokens
 	}
 	if samples != 2*perEpoch || tokens != 8*samples {
 		t.Errorf("%d samples and %d tokens of 2 epochs with %d windows", samples, tokens, windows)
 	}
-	first, last := whole.losses()[0], whole.losses()[len(whole.steps)-1]
+	first, last := whole.Losses()[0], whole.Losses()[len(whole.Steps)-1]
 	if math.Abs(first-math.Log(20)) > 1 || !(last < first-0.5) {
 		t.Errorf("the loss goes from %v to %v", first, last)
 	}
-	e := whole.evals[1]
+	e := whole.Evals[1]
 	if e.Samples != tests || e.Tokens != 8*tests || e.Perplexity != math.Exp(e.Loss) || math.Abs(e.BitsPerByte-e.Loss/math.Ln2) > 1e-12 {
 		t.Errorf("evaluation %+v of %d windows", e, tests)
 	}
-	s := whole.sum
+	s := whole.Summary
 	if float64(s.Eval.Perplexity) != e.Perplexity || s.Train.TokensPerSec != 8*s.Train.SamplesPerSec || !slices.Equal(s.Dataset.Classes, names) {
 		t.Errorf("summary %+v, %+v, classes %q", s.Train, s.Eval, s.Dataset.Classes)
 	}
-	snap, _, err := checkpoint.Load(t.Context(), checkpoint.OsFS(), whole.checkpoint(len(whole.steps)))
+	snap, _, err := checkpoint.Load(t.Context(), checkpoint.OsFS(), whole.Checkpoint(len(whole.Steps)))
 	rig.Must(t, err)
 	if !slices.Equal(snap.Dataset.Classes, names) {
 		t.Errorf("the checkpoint has the characters %q", snap.Dataset.Classes)
 	}
 	for _, ranks := range []string{"1", "3"} {
-		again := p.run(t, rig.Set("launch.nproc_per_node="+ranks, "train.epochs=1", "train.max_steps=1", "optimizer.lr=0.0", fmt.Sprintf("model.init=%q", whole.checkpoint(len(whole.steps))))...)
-		if got := again.evals[len(again.evals)-1]; got.Tokens != e.Tokens || got.Accuracy != e.Accuracy || math.Abs(got.Loss-e.Loss) > 1e-9 {
+		again := p.Run(t, rig.Set("launch.nproc_per_node="+ranks, "train.epochs=1", "train.max_steps=1", "optimizer.lr=0.0", fmt.Sprintf("model.init=%q", whole.Checkpoint(len(whole.Steps))))...)
+		if got := again.Evals[len(again.Evals)-1]; got.Tokens != e.Tokens || got.Accuracy != e.Accuracy || math.Abs(got.Loss-e.Loss) > 1e-9 {
 			t.Errorf("on %s ranks the evaluation is %+v, want %+v", ranks, got, e)
 		}
 	}
@@ -118,11 +118,11 @@ func TestTextTrains(t *testing.T) {
 func TestTextResumesExactly(t *testing.T) {
 	t.Parallel()
 	p, _ := placeWithText(t, "")
-	whole := p.run(t)
-	for _, k := range []int{1, 5, len(whole.steps) / 2, len(whole.steps) - 1} {
-		p.run(t, "--resume", whole.checkpoint(k)).continues(t, whole, k)
+	whole := p.Run(t)
+	for _, k := range []int{1, 5, len(whole.Steps) / 2, len(whole.Steps) - 1} {
+		p.Run(t, "--resume", whole.Checkpoint(k)).Continues(t, whole, k)
 	}
-	r := p.Train(t, append(rig.Set("dataset.options.context=9"), "--resume", whole.checkpoint(5))...)
+	r := p.Train(t, append(rig.Set("dataset.options.context=9"), "--resume", whole.Checkpoint(5))...)
 	if r.Code == 0 {
 		t.Error("a resume with windows of another length was not refused")
 	}
@@ -134,9 +134,9 @@ func TestTextFollowsTheFormula(t *testing.T) {
 	t.Parallel()
 	p, corpus := placeWithText(t, "[sampler]\nshuffle = false\n")
 	const lr, batch, ranks, steps = 0.5, 4, 2, 12
-	got := p.run(t, rig.Set(`optimizer={name="sgd",lr=0.5}`, `model.layers=[{name="wte",type="embedding",num_embeddings=20,embedding_dim=20}]`,
+	got := p.Run(t, rig.Set(`optimizer={name="sgd",lr=0.5}`, `model.layers=[{name="wte",type="embedding",num_embeddings=20,embedding_dim=20}]`,
 		"dataset.options.validation=0.0", "train.epochs=1", "train.max_steps=12")...)
-	w := got.weights(t, 1)["wte.weight"]
+	w := got.Weights(t, 1)["wte.weight"]
 	names := characters(corpus)
 	var tokens []int
 	for _, r := range corpus {
@@ -160,8 +160,8 @@ func TestTextFollowsTheFormula(t *testing.T) {
 				grad[20*tokens[k]+tokens[k+1]]--
 			}
 		}
-		if loss /= float64(n); math.Abs(got.steps[step].LossMean-loss) > 2e-6*loss {
-			t.Fatalf("step %d: loss %v, want %v", step+1, got.steps[step].LossMean, loss)
+		if loss /= float64(n); math.Abs(got.Steps[step].LossMean-loss) > 2e-6*loss {
+			t.Fatalf("step %d: loss %v, want %v", step+1, got.Steps[step].LossMean, loss)
 		}
 		for i := range w {
 			w[i] -= lr * grad[i] / float64(n)

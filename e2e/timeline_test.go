@@ -18,9 +18,9 @@ type traceEvent struct {
 	Args          struct{ Step int }
 }
 
-func (r run) timeline(t *testing.T) []traceEvent {
+func timeline(t *testing.T, r rig.Run) []traceEvent {
 	t.Helper()
-	b, err := os.ReadFile(filepath.Join(r.dir, "timeline.json"))
+	b, err := os.ReadFile(filepath.Join(r.Dir, "timeline.json"))
 	rig.Must(t, err)
 	var trace struct{ TraceEvents []traceEvent }
 	rig.Must(t, json.Unmarshal(b, &trace))
@@ -31,15 +31,15 @@ func (r run) timeline(t *testing.T) []traceEvent {
 // that was kept has one slice for each thing it does.
 func TestTimeline(t *testing.T) {
 	t.Parallel()
-	p := placeWith(t, normTables)
-	r := p.run(t, rig.Set("launch.nproc_per_node=2", "metrics.timeline=true", "ddp.bucket_cap_mb=0.001", "ddp.sync_batchnorm=true",
+	p := rig.PlaceWith(t, rig.NormTables)
+	r := p.Run(t, rig.Set("launch.nproc_per_node=2", "metrics.timeline=true", "ddp.bucket_cap_mb=0.001", "ddp.sync_batchnorm=true",
 		"train.accumulate_steps=2", "train.epochs=30", "train.max_steps=130", "train.eval_every=0", "checkpoint.every=100 steps")...)
-	buckets := r.sum.Comm.Buckets
+	buckets := r.Summary.Comm.Buckets
 	if buckets < 2 {
 		t.Fatalf("%d buckets", buckets)
 	}
 	free, count := map[[2]int]float64{}, map[string]int{}
-	for _, e := range r.timeline(t) {
+	for _, e := range timeline(t, r) {
 		if e.Ph == "M" {
 			continue
 		}
@@ -84,7 +84,7 @@ func TestTimeline(t *testing.T) {
 
 func TestNoTimelineUnlessAsked(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
+	p := rig.NewPlace(t)
 	p.Train(t).Expect(t, 0)
 	if _, err := os.Stat(filepath.Join(p.RunDir(1), "timeline.json")); !os.IsNotExist(err) {
 		t.Errorf("timeline.json is there: %v", err)

@@ -2,7 +2,7 @@ package examples
 
 import (
 	"bufio"
-	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,19 +16,20 @@ import (
 )
 
 const withLayer = `
-train = { per_rank_batch = 32, max_steps = 1500 }
+train = { per_rank_batch = 32, max_steps = 40 }
 dataset.plugin = "synthetic"
 dataset.options = { train_samples = 6400, test_samples = 100 }
 launch.nproc_per_node = 2
+optimizer = { name = "sgd", lr = 0.1, momentum = 0.9 }
 checkpoint.every = "never"
 [[layer_plugins]]
 plugin = "./trainctl-plugin-swish"
 [model]
 layers = [
   { type = "flatten" },
-  { type = "linear", out_features = 512 },
+  { type = "linear", out_features = 64 },
   { type = "plugin", name = "first", options = { beta = 0.7 } },
-  { type = "linear", out_features = 512 },
+  { type = "linear", out_features = 64 },
   { type = "plugin", name = "second" },
   { type = "linear", out_features = 10 },
 ]
@@ -38,15 +39,32 @@ layers = [
 func TestLayerModule(t *testing.T) {
 	inModule(t, "layer", "test", "./...")
 	dir := build(t, "layer", "trainctl-plugin-swish")
-	t.Run("replaced", func(t *testing.T) { layersAreReplaced(t, dir) })
+	t.Run("replaced", layersAreReplaced)
 	t.Run("commands", func(t *testing.T) { commandsTakeLayers(t, dir) })
 	t.Run("attached", func(t *testing.T) { layersAreAttached(t, dir) })
 }
 
-// A layer plugin that is killed or stopped during a run is replaced, and the weights are those of a run
+// waits makes the tenth call of the example's Forward, in one of the first steps, wait as long as a file is there. Another file
+// shows that it waits.
+const waits = `if calls++; calls == 10 {
+		marked := false
+		for _, err := os.Stat(hold); err == nil; _, err = os.Stat(hold) {
+			if !marked {
+				marked = os.WriteFile(hold+"-"+strconv.Itoa(os.Getpid()), nil, 0o644) == nil
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	`
+
+// A layer plugin that is killed or stopped in a call of a run is replaced, and the weights are those of a run
 // that was left alone. Without restarts, the run ends with what to do.
-func layersAreReplaced(t *testing.T, dir string) {
-	t.Helper()
+func layersAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	buildTrainctl(t, dir)
+	const call = "c.Compute(forward"
+	buildChanged(t, "layer", "swish.go", filepath.Join(dir, "trainctl-plugin-swish"), call, waits+call, `"math"`, "\"math\"\n\"os\"\n\"strconv\"\n\"time\"",
+		"// Swish is", fmt.Sprintf("const hold = %q\n\nvar calls int\n\n// Swish is", filepath.Join(dir, "hold")))
 	alone, out, err := layerRun(t, dir, withLayer, 0)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -73,16 +91,28 @@ func layersAreReplaced(t *testing.T, dir string) {
 	}
 }
 
-// layerRun trains, sends a signal to a layer plugin after the first step, unless s is 0, and returns how
-// the run ended and its output.
+// layerRun trains, and returns how the run ended and its output. Unless s is 0, the plugins wait in a call until
+// one of them has got this signal.
 func layerRun(t *testing.T, dir, config string, s syscall.Signal) (sum event.Summary, output string, err error) {
 	t.Helper()
+	hold := filepath.Join(dir, "hold")
+	if s != 0 {
+		if err := os.WriteFile(hold, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	cmd, out := begin(t, dir, config)
 	if s != 0 {
 		signalPlugin(t, filepath.Join(dir, "trainctl-plugin-swish"), s, func() bool {
-			text, _ := os.ReadFile(filepath.Join(dir, "runs/train/1/events.jsonl"))
-			return bytes.Contains(text, []byte(`"event":"step"`))
+			waiting, _ := filepath.Glob(hold + "-*")
+			return len(waiting) == 2 // those of both ranks
 		})
+		files, _ := filepath.Glob(hold + "*")
+		for _, file := range files {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	if err = cmd.Wait(); err == nil {
 		sum, err = event.ReadSummary(afero.NewOsFs(), filepath.Join(dir, "runs/train/1/summary.json"))
@@ -92,7 +122,7 @@ func layerRun(t *testing.T, dir, config string, s syscall.Signal) (sum event.Sum
 
 // smallLayer takes four steps on one rank, and saves checkpoints.
 var smallLayer = strings.NewReplacer(
-	"per_rank_batch = 32, max_steps = 1500", "per_rank_batch = 8, max_steps = 4", "nproc_per_node = 2", "nproc_per_node = 1",
+	"per_rank_batch = 32, max_steps = 40", "per_rank_batch = 8, max_steps = 4", "nproc_per_node = 2", "nproc_per_node = 1",
 	"train_samples = 6400", "shape = [6], classes = 10, train_samples = 96", `"never"`, `"2 steps"`,
 ).Replace(withLayer)
 

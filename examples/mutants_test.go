@@ -36,7 +36,7 @@ var mutants = []mutant{
 // that fails.
 func TestMistakesInTheExamplesAreNamed(t *testing.T) {
 	dir := t.TempDir()
-	inModule(t, "../cmd/trainctl", "build", "-buildvcs=false", "-o", filepath.Join(dir, "trainctl"), ".")
+	buildTrainctl(t, dir)
 	for i, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
@@ -54,10 +54,17 @@ func TestMistakesInTheExamplesAreNamed(t *testing.T) {
 	}
 }
 
-// build compiles the example with its mistake, by an overlay of the source.
+// build compiles the example with its mistake.
 func (m mutant) build(t *testing.T, bin string) {
 	t.Helper()
-	file, err := filepath.Abs(filepath.Join(m.module, m.file))
+	buildChanged(t, m.module, m.file, bin, m.from, m.to)
+}
+
+// buildChanged compiles an example with a change to one of its files, by an overlay of the source. Of each
+// pair of texts, the first one, which must be there once, is replaced by the second.
+func buildChanged(t *testing.T, module, name, bin string, pairs ...string) {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join(module, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +72,14 @@ func (m mutant) build(t *testing.T, bin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(string(text), m.from) != 1 {
-		t.Fatalf("%s has %q not once", file, m.from)
+	for i := 0; i < len(pairs); i += 2 {
+		if strings.Count(string(text), pairs[i]) != 1 {
+			t.Fatalf("%s has %q not once", file, pairs[i])
+		}
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: bin + ".go"}})
 	if err == nil {
-		err = os.WriteFile(bin+".go", []byte(strings.Replace(string(text), m.from, m.to, 1)), 0o644)
+		err = os.WriteFile(bin+".go", []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o644)
 	}
 	if err == nil {
 		err = os.WriteFile(bin+".json", overlay, 0o644)
@@ -78,7 +87,7 @@ func (m mutant) build(t *testing.T, bin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inModule(t, m.module, "build", "-buildvcs=false", "-overlay", bin+".json", "-o", bin, ".")
+	inModule(t, module, "build", "-buildvcs=false", "-overlay", bin+".json", "-o", bin, ".")
 }
 
 // named finds the failed check in a report.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/report/event"
 	"github.com/trainctl/trainctl/core/train/checkpoint"
+	"github.com/trainctl/trainctl/e2e/rig"
 )
 
 // build compiles trainctl and an example plugin into one directory.
@@ -22,8 +23,16 @@ func build(t *testing.T, module, name string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	inModule(t, module, "build", "-buildvcs=false", "-o", filepath.Join(dir, name), ".")
-	inModule(t, "../cmd/trainctl", "build", "-buildvcs=false", "-o", filepath.Join(dir, "trainctl"), ".")
+	buildTrainctl(t, dir)
 	return dir
+}
+
+// buildTrainctl compiles trainctl into a directory.
+func buildTrainctl(t *testing.T, dir string) {
+	t.Helper()
+	if _, err := rig.Build(dir, "cmd/trainctl"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // run trains in a directory as a user does, and returns the summary.

@@ -15,14 +15,16 @@ import (
 
 // Build builds a package of this module, named from its root, into dir and
 // returns the executable's path. TRAINCTL_E2E_BUILD adds flags, such as -race.
+// go run keeps linked executables in Go's build cache, which go build does not, so that many test
+// packages link trainctl once.
 func Build(dir, pkg string) (string, error) {
 	root, err := ModuleRoot()
 	if err != nil {
 		return "", err
 	}
 	out := filepath.Join(dir, filepath.Base(pkg))
-	args := append([]string{"build", "-o", out}, strings.Fields(os.Getenv("TRAINCTL_E2E_BUILD"))...)
-	cmd := exec.Command("go", append(args, "./"+pkg)...)
+	args := append([]string{"run", "-exec", "cp"}, strings.Fields(os.Getenv("TRAINCTL_E2E_BUILD"))...)
+	cmd := exec.Command("go", append(args, "./"+pkg, out)...)
 	cmd.Dir = root
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building %s: %w\n%s", pkg, err, text)
@@ -31,8 +33,8 @@ func Build(dir, pkg string) (string, error) {
 }
 
 // Prepare builds trainctl in a directory, unless program names an executable. Runs
-// keep their caches there too. go build keeps using its own cache, so that packages
-// are not compiled again.
+// keep their caches there too, apart from those of other test packages. Go's build cache
+// stays where it is, so that nothing is compiled or linked again.
 func Prepare(dir, program string) error {
 	goCache, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {

@@ -92,12 +92,15 @@ func (p *Place) RankCommand(rank, size, port int, args ...string) *Proc {
 	return r
 }
 
+// JobSecret is the secret of jobs of several machines.
+var JobSecret = strings.Repeat("5ec2e7", 11)
+
 // Node prepares the launcher of one of two machines. Only the first one writes its
 // runs to where the place's methods look for them.
 func (p *Place) Node(rank int, endpoint string, args ...string) *Proc {
 	dir := filepath.Join(p.Dir, []string{"runs", "elsewhere"}[rank])
 	r := p.Command(append([]string{"run", p.Config, "--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--rdzv-endpoint", endpoint, "--run-dir", dir}, args...)...)
-	r.Cmd.Env = append(r.Cmd.Env, "TRAINCTL_JOB_SECRET="+strings.Repeat("5ec2e7", 11))
+	r.Cmd.Env = append(r.Cmd.Env, "TRAINCTL_JOB_SECRET="+JobSecret)
 	return r
 }
 

@@ -147,10 +147,19 @@ func (p *Place) WaitForSteps(t TB, r *Proc, n, steps int) {
 			t.Logf("standard error:\n%s", r.Stderr.String())
 		}
 	})
-	Eventually(t, "steps in events.jsonl", func() bool {
-		b, _ := os.ReadFile(filepath.Join(p.RunDir(n), "events.jsonl"))
-		return strings.Count(string(b), `"event":"step"`) >= steps
-	})
+	Eventually(t, "steps in events.jsonl", func() bool { return p.StepsDone(n) >= steps })
+}
+
+// WaitForMoreSteps waits until the n-th run has made that many more steps.
+func (p *Place) WaitForMoreSteps(t TB, n, steps int) {
+	t.Helper()
+	want := p.StepsDone(n) + steps
+	Eventually(t, "more steps", func() bool { return p.StepsDone(n) >= want })
+}
+
+// StepsDone counts the steps that rank 0 of the n-th run has written.
+func (p *Place) StepsDone(n int) int {
+	return strings.Count(ReadFile(filepath.Join(p.RunDir(n), "events.jsonl")), `"event":"step"`)
 }
 
 // checkClean asserts that the place's runs left nothing: no process, no

@@ -20,7 +20,7 @@ func (r Result) Since(r0 *Proc, at time.Time) time.Duration { return r0.Began.Ad
 func (r Result) Expect(t TB, code int) Result {
 	t.Helper()
 	if r.Code != code {
-		t.Fatalf("exit code %d, want %d; standard error:\n%s", r.Code, code, r.Stderr)
+		t.Fatalf("exit code %d, want %d; standard error:\n%s\nand standard output:\n%s", r.Code, code, r.Stderr, r.Stdout)
 	}
 	return r
 }

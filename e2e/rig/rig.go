@@ -30,7 +30,7 @@ type TB interface {
 }
 
 // Timeout bounds every wait of a test, generously.
-const Timeout = 3 * time.Minute
+const Timeout = 6 * time.Minute
 
 // Place is where one test runs trainctl: a directory with a configuration, an
 // empty directory for temporary files, and a link to the executable by which
@@ -89,6 +89,14 @@ func NewPlace(t TB) *Place {
 		Must(t, os.WriteFile(p.Exe, b, 0o755))
 	}
 	t.Cleanup(func() { p.checkClean(t) })
+	return p
+}
+
+// PlaceWith makes a place whose configuration has these tables.
+func PlaceWith(t TB, tables string) *Place {
+	t.Helper()
+	p := NewPlace(t)
+	p.Configure(t, tables)
 	return p
 }
 

@@ -1,0 +1,10 @@
+package gpu
+
+import (
+	"os"
+	"testing"
+
+	"github.com/trainctl/trainctl/e2e/rig"
+)
+
+func TestMain(m *testing.M) { os.Exit(rig.Main(m.Run)) }
