@@ -30,7 +30,7 @@
 // binomial tree (whole.go), recursive halving and doubling (halving.go) and a ring (ring.go).
 // They add in another order, the same in every run, and only in float32 and wider types; between
 // hosts of several ranks they reduce the sums of hosts. The
-// option algorithm forces one algorithm for measurements: docs/performance.md lists them.
+// option algorithm forces one algorithm for measurements: docs/scaling.md lists them.
 //
 // # Authentication and failures
 //

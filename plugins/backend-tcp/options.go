@@ -42,7 +42,7 @@ func options() []sdk.Option {
 		{Name: "segment_bytes", Type: sdk.Int, Default: int64(defaultSegment), Unit: "bytes", Min: &least, Max: &most,
 			Doc: "Large buffers are sent in segments of this size, one in transfer while another is reduced."},
 		{Name: "algorithm", Type: sdk.String, Default: algorithmAuto, Enum: append([]string{algorithmAuto}, anyOrder...),
-			Doc: "Algorithm of all-reduce over sockets. Keep \"auto\", which picks the fastest by costs measured at the start and uses shared memory within hosts; the other values are experiments, see docs/performance.md."},
+			Doc: "Algorithm of all-reduce over sockets. Keep \"auto\", which picks the fastest by costs measured at the start and uses shared memory within hosts; the other values are experiments, see docs/scaling.md."},
 		{Name: "reproducible", Type: sdk.Boolean, Default: true,
 			Doc: "Let \"auto\" pick only algorithms that add in rank order, so that a sum has the same bits in every run and on every network."},
 		{Name: "connections", Type: sdk.Int, Default: int64(1), Min: &one, Max: &many,

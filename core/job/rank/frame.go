@@ -48,7 +48,7 @@ const (
 	opCancelled
 	opPeerLeft
 	opPing   // asks for opPong; has no id, as those below
-	opBroken // the group of this epoch has failed
+	opBroken // the group of this epoch has failed, and whether a member is lost
 	opWanted // ranks wait to be admitted to the group of this epoch
 )
 

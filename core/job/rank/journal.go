@@ -145,6 +145,6 @@ func (s *Server) missing() {
 // broken tells a member of a restored group that it must form another one.
 func (s *Server) broken(c *serverConn) {
 	if s.restored > 0 && s.state.group.epoch == s.restored {
-		c.queue(frame{op: opBroken, body: fields{}.number(int64(s.restored))})
+		c.queue(brokenGroup(s.restored, true)) // with its old store, members may be lost
 	}
 }

@@ -101,8 +101,8 @@ func TestAnotherHostContinues(t *testing.T) {
 		c <- next.Addr().String()
 	}
 	together(t, Broken, "12", m[1], m[2])
-	if m[1].Broken() || m[1].epoch != 2 || m[1].StoreLost() != nil {
-		t.Errorf("group %d, broken: %v", m[1].epoch, m[1].Broken())
+	if m[1].Broken() || m[1].Incomplete() || m[1].epoch != 2 || m[1].StoreLost() != nil {
+		t.Errorf("group %d, broken: %v, incomplete: %v", m[1].epoch, m[1].Broken(), m[1].Incomplete())
 	}
 	if lost := m[1].Lost(); len(lost) != 1 {
 		t.Errorf("lost: %q", lost)

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Members are the ranks that this one works with in an elastic job. Gather, Wanted, Enough, Broken
-// and StoreLost are safe for concurrent use; the other methods belong to one goroutine.
+// Members are the ranks that this one works with in an elastic job. Gather, Wanted, Enough, Broken,
+// Incomplete and StoreLost are safe for concurrent use; the other methods belong to one goroutine.
 type Members struct {
 	place int
 
@@ -21,6 +21,7 @@ type Members struct {
 	places []int
 	lost   []string
 	broken int    // the last group that has failed, as the store says
+	shrunk int    // the last one that has lost a member
 	wanted int    // the last group to which others want to be admitted
 	abort  func() // see OnBroken
 }
@@ -38,7 +39,7 @@ var ErrNoModel = errors.New("all ranks that had the model are gone")
 // NewMembers are those of a rank whose place is its number at the store; there are none
 // before the first Regroup.
 func NewMembers(c *Client, place int) *Members {
-	m := &Members{client: c, place: place, broken: -1, wanted: -1}
+	m := &Members{client: c, place: place, broken: -1, shrunk: -1, wanted: -1}
 	c.mu.Lock()
 	c.members = m
 	c.mu.Unlock()
@@ -104,11 +105,25 @@ func (m *Members) OnBroken(f func()) {
 func (m *Members) Broken() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.broken >= m.epoch || m.moves()
+}
+
+// Incomplete reports whether the current group has lost a member, or the store is lost and another one takes its place: a
+// group that is not may have failed only because its ranks do not reach each other.
+func (m *Members) Incomplete() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shrunk >= m.epoch || m.moves()
+}
+
+// moves reports whether another store takes the place of the one that was lost. A call that failed for this may return
+// before follow calls fail.
+func (m *Members) moves() bool {
 	select {
-	case <-m.client.lost: // a call that failed for this may return before follow calls fail
-		return m.broken >= m.epoch || m.linked != nil
+	case <-m.client.lost:
+		return m.linked != nil
 	default:
-		return m.broken >= m.epoch
+		return false
 	}
 }
 
@@ -142,7 +157,11 @@ func (m *Members) told(f frame) {
 	case opWanted:
 		m.wanted = max(m.wanted, p.small())
 	case opBroken:
-		if epoch := p.small(); epoch > m.broken {
+		epoch, lost := p.small(), p.flag()
+		if lost {
+			m.shrunk = max(m.shrunk, epoch)
+		}
+		if epoch > m.broken {
 			m.broken = epoch
 			if epoch >= m.epoch {
 				abort = m.abort

@@ -89,11 +89,11 @@ func (b *state) deserts(rank int) bool {
 	return !b.group.ended && slices.Contains(b.group.members, rank)
 }
 
-// announceBroken tells the members that have not called that their group has failed: they may
-// wait in it for one that is silent.
+// announceBroken tells the members that have not called that their group has failed, and whether it has lost a member: they
+// may wait in it for one that is silent.
 func (b *state) announceBroken() {
 	for _, r := range b.absent() {
-		b.reply(request{rank: r}, frame{op: opBroken, body: fields{}.number(int64(b.group.epoch))})
+		b.reply(request{rank: r}, brokenGroup(b.group.epoch, len(b.group.lost) > 0))
 	}
 }
 
@@ -113,6 +113,11 @@ func (b *state) broken(rank int) bool {
 	}
 	c, called := b.group.calls[rank]
 	return called && c.entry == Broken
+}
+
+// brokenGroup announces that the group of an epoch has failed.
+func brokenGroup(epoch int, lost bool) frame {
+	return frame{op: opBroken, body: fields{}.number(int64(epoch)).flag(lost)}
 }
 
 func brokenFrame(name string, rank int) frame {

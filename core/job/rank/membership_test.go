@@ -103,17 +103,20 @@ func TestMembersLearnThatTheirGroupIsBroken(t *testing.T) {
 	clients[2].conn.Close()
 	<-aborted
 	<-aborted
-	if !m[0].Broken() || !m[1].Broken() {
-		t.Error("the group does not count as broken")
+	if !m[0].Broken() || !m[1].Broken() || !m[0].Incomplete() || !m[1].Incomplete() {
+		t.Error("the group does not count as broken, or not as one that has lost a member")
 	}
 	together(t, Broken, "01", m[0], m[1])
-	if m[0].Broken() {
-		t.Error("the new group counts as broken")
+	if m[0].Broken() || m[0].Incomplete() {
+		t.Error("the new group counts as broken, or as one that has lost a member")
 	}
 	var g errgroup.Group
 	g.Go(func() error { _, err := m[1].Regroup(t.Context(), Broken, nil); return err })
 	if p := <-aborted; p != 0 {
 		t.Errorf("place %d is told", p)
+	}
+	if !m[0].Broken() || m[0].Incomplete() {
+		t.Error("the group does not count as broken, or as one that has lost a member")
 	}
 	if _, err := m[0].Regroup(t.Context(), Broken, nil); err != nil {
 		t.Error(err)

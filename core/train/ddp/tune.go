@@ -91,12 +91,22 @@ func (p Pace) Exposed(cfg Config, grads []Gradient, buckets []Bucket) time.Durat
 	return max(0, free-p.End)
 }
 
-// Tune chooses the caps of the first and of the other buckets among powers of two
-// MiB so that as little communication as possible is exposed. Every message
+// tunedCaps are those that Tune chooses among, the smallest first: powers of two
+// and the default, so that "auto" never exposes more than the default.
+var tunedCaps = func() (caps []Cap) {
+	for c := Cap(1.0 / 32); c <= 1024; c *= 2 {
+		caps = append(caps, c)
+	}
+	caps = append(caps, Default().BucketCapMB)
+	slices.Sort(caps)
+	return caps
+}()
+
+// Tune chooses the caps of the first and of the other buckets among tunedCaps
+// so that as little communication as possible is exposed. Every message
 // takes time of cores that compute meanwhile, which the model does not know, so
 // among nearly equal choices that with the fewest buckets is taken.
 func (c Config) Tune(grads []Gradient, arrival []int, p Pace) (first, rest Cap) {
-	const smallest, largest = 1.0 / 32, 1024
 	type choice struct {
 		first, rest Cap
 		buckets     int
@@ -104,8 +114,8 @@ func (c Config) Tune(grads []Gradient, arrival []int, p Pace) (first, rest Cap) 
 	}
 	var all []choice
 	best := time.Duration(math.MaxInt64)
-	for r := Cap(smallest); r <= largest; r *= 2 {
-		for f := Cap(smallest); f <= r; f *= 2 {
+	for i, r := range tunedCaps {
+		for _, f := range tunedCaps[:i+1] {
 			b := Assign(grads, arrival, int(f*MiB), int(r*MiB))
 			all = append(all, choice{f, r, len(b), p.Exposed(c, grads, b)})
 			best = min(best, all[len(all)-1].exposed)

@@ -42,8 +42,8 @@ func anyPace(t *rapid.T) (gs []Gradient, p Pace) {
 	return gs, p
 }
 
-// No caps among powers of two, nor the default's, expose noticeably less than
-// those that are chosen, and none of those that are as good make fewer buckets.
+// Neither powers of two nor the default expose noticeably less than the caps that
+// are chosen, and none of those that are as good make fewer buckets.
 func TestTune(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gs, p := anyPace(t)
@@ -60,11 +60,26 @@ func TestTune(t *testing.T) {
 			if e+p.slack() < got {
 				t.Fatalf("caps %v: exposed %v; chosen %v and %v: %v", c, e, first, rest, got)
 			}
-			if power := c[1] != 25; power && e <= got-p.slack() && len(other) < len(chosen) {
+			if e <= got-p.slack() && len(other) < len(chosen) {
 				t.Fatalf("caps %v are as good with %d buckets, chosen %d", c, len(other), len(chosen))
 			}
 		}
 	})
+}
+
+// The default's 25 MiB is chosen where no power of two separates the last gradient
+// from what is reduced during the pass with as few buckets.
+func TestTuneKnowsTheDefault(t *testing.T) {
+	gs := []Gradient{
+		{DType: tensor.F32, Shape: tensor.Shape{20 * MiB / 4}},
+		{DType: tensor.F32, Shape: tensor.Shape{6 * MiB / 4}},
+		{DType: tensor.F32, Shape: tensor.Shape{1}},
+	}
+	p := Pace{Ready: []time.Duration{0, 0, time.Second}, End: time.Second, Alpha: 50 * time.Microsecond, Beta: 1}
+	cfg := Default()
+	if first, rest := cfg.Tune(gs, seq(3), p); first != 25 || rest != 25 {
+		t.Errorf("caps %v and %v, want 25 and 25", first, rest)
+	}
 }
 
 // Costly messages want one bucket, costly bytes many, unless all gradients come at the end.

@@ -33,9 +33,10 @@ type Members interface {
 	StoreLost() error
 
 	// OnBroken sets what is called on another goroutine when the group has failed on some
-	// rank; Broken reports whether it has.
+	// rank; Broken reports whether it has, and Incomplete whether it has lost a member.
 	OnBroken(f func())
 	Broken() bool
+	Incomplete() bool
 
 	// Publish stores a value for those that join; Published waits for it.
 	Publish(ctx context.Context, key string, val []byte) error

@@ -106,7 +106,7 @@ func (g *ProcessGroup) mayRetry(err error) bool {
 
 func (g *ProcessGroup) mayReplace(cause error) bool {
 	var failed *formError
-	if errors.As(cause, &failed) && failed.odd >= 0 && !g.Members.Broken() { // else another rank was lost, and connections with it
+	if errors.As(cause, &failed) && failed.odd >= 0 && !g.Members.Incomplete() { // else connections were lost with a rank; that others already call Regroup says nothing
 		return failed.odd != g.Open.Rank
 	}
 	if g.Members != nil && (lostPeer(cause) || errors.Is(cause, errAdmission) || g.Members.Broken()) {
@@ -199,7 +199,7 @@ func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, fa
 	m := message{Value: own, Node: g.Node}
 	if failure != nil {
 		m.Failure, m.Again = brief(failure), Replaceable(failure)
-		m.Blames, m.Closed = blamed(failure)
+		m.Blames, m.Awaits, m.Closed = blamed(failure)
 	}
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -238,32 +238,47 @@ type message struct {
 	Failure string `json:",omitempty"`
 	Again   bool   `json:",omitempty"` // a new plugin may do better
 	Blames  []int  `json:",omitempty"` // ranks that it did not reach
+	Awaits  []int  `json:",omitempty"` // ranks that it reached, and that did not arrive in the first collectives
 	Closed  []int  `json:",omitempty"` // ranks that closed a connection
 	Node    int    `json:",omitempty"`
 }
 
-// blamed are the ranks that a failure is about: those that were not reached, or one that closed the connection.
-func blamed(err error) (missing, closed []int) {
+// blamed are the ranks that a failure is about: those that were not reached, that were awaited, or one that closed the connection.
+func blamed(err error) (missing, awaited, closed []int) {
 	var stall *sdk.StallError
 	var peer *sdk.PeerError
 	switch {
+	case errors.As(err, &stall) && stall.Op == sdk.OpNone:
+		return stall.Missing, nil, nil
 	case errors.As(err, &stall):
-		return stall.Missing, nil
+		return nil, stall.Missing, nil
 	case errors.As(err, &peer):
-		return nil, []int{peer.Peer}
+		return nil, nil, []int{peer.Peer}
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 // odd is the rank without which the others may form a group, -1 if none is known: the one that most others did not reach, of
 // several that on the last node, because node 0 may host the job's store. A rank that fails closes its connections, so those on the other
-// end do not blame it for that. All ranks find the same one. why says who blames it.
+// end do not blame it for that. A rank that others await may itself wait for one that it does not reach: that counts only if every rank has
+// reached every other. All ranks find the same one. why says who blames it.
 func odd(all []message) (rank int, why string) {
+	rank, why = mostBlamed(all, func(m message, r int) bool {
+		return slices.Contains(m.Blames, r) || all[r].Failure == "" && slices.Contains(m.Closed, r)
+	})
+	if rank < 0 {
+		rank, why = mostBlamed(all, func(m message, r int) bool { return slices.Contains(m.Awaits, r) })
+	}
+	return rank, why
+}
+
+// mostBlamed is the rank that most others blame, see odd.
+func mostBlamed(all []message, blames func(m message, r int) bool) (rank int, why string) {
 	rank, most := -1, 0
 	for r := range all {
 		var by []string
 		for other, m := range all {
-			if other != r && (slices.Contains(m.Blames, r) || all[r].Failure == "" && slices.Contains(m.Closed, r)) {
+			if other != r && blames(m, r) {
 				by = append(by, fmt.Sprint(other))
 			}
 		}

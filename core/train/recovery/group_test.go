@@ -64,6 +64,36 @@ func TestOddRankAmongClosedConnections(t *testing.T) {
 	}
 }
 
+// A rank in the first collective waits for all that still connect: only whom those do not reach counts. If every connection was made, but
+// not everything comes through, those that are awaited count.
+func TestOddRankAmongAwaited(t *testing.T) {
+	awaiting := func(awaits ...int) error {
+		return &host.PluginError{Kind: sdk.KindBackend, Cause: &sdk.StallError{Op: sdk.OpAllReduce, Missing: awaits}}
+	}
+	without := func(missing ...int) error {
+		return &host.PluginError{Kind: sdk.KindBackend, Cause: &sdk.StallError{Missing: missing}}
+	}
+	for _, test := range []struct {
+		failures []error
+		odd      int
+		why      string
+	}{
+		{[]error{awaiting(1, 2), without(2), without(1)}, 2, "1"},
+		{[]error{awaiting(1, 2, 3), without(2), without(1), awaiting(1, 2)}, 2, "1"},
+		{[]error{awaiting(1, 2), awaiting(2), awaiting(1)}, 2, "0, 1"},
+	} {
+		all := make([]message, len(test.failures))
+		for r, err := range test.failures {
+			m := &all[r]
+			m.Failure, m.Node = brief(err), r
+			m.Blames, m.Awaits, m.Closed = blamed(err)
+		}
+		if rank, why := odd(all); rank != test.odd || why != test.why {
+			t.Errorf("%+v: rank %d, which %q cannot reach, want %d and %q", all, rank, why, test.odd, test.why)
+		}
+	}
+}
+
 // A connection that cannot be made is no plugin's fault: a new one would not make it either.
 func TestUnreachableNeedsNoNewPlugin(t *testing.T) {
 	if Replaceable(&host.PluginError{Kind: sdk.KindBackend, Cause: &sdk.StallError{Missing: []int{1}}}) {

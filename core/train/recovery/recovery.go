@@ -175,8 +175,8 @@ func (r *Recovery) recover(ctx context.Context, s Stage, cause error, begin time
 	}
 }
 
-// maxFutile is how many groups the same ranks may form without completing a stage: perhaps two of
-// them cannot reach each other, although all reach the store.
+// maxFutile is how many groups the same ranks may form without completing a stage: perhaps they can connect, and the
+// connections break again and again. Ranks that cannot connect leave, see odd.
 const maxFutile = 3
 
 // rebroadcast repeats the broadcasts that a rank has missed.

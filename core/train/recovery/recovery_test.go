@@ -253,12 +253,13 @@ func (a *alone) Regroup(_ context.Context, _ rank.Entry, mine []byte) ([][]byte,
 	a.regrouped++
 	return [][]byte{mine}, nil
 }
-func (*alone) Rank() int       { return 0 }
-func (*alone) Size() int       { return 1 }
-func (*alone) Places() []int   { return []int{0} }
-func (*alone) Lost() []string  { return nil }
-func (*alone) Broken() bool    { return false }
-func (*alone) OnBroken(func()) {}
+func (*alone) Rank() int        { return 0 }
+func (*alone) Size() int        { return 1 }
+func (*alone) Places() []int    { return []int{0} }
+func (*alone) Lost() []string   { return nil }
+func (*alone) Broken() bool     { return false }
+func (*alone) Incomplete() bool { return false }
+func (*alone) OnBroken(func())  {}
 
 // Ranks that never reach each other stop forming groups.
 func TestFutileGroupsEnd(t *testing.T) {
@@ -271,5 +272,53 @@ func TestFutileGroupsEnd(t *testing.T) {
 	err := r.Do(t.Context(), Stage{Name: "totals", Result: []float64{0}}, func(context.Context) error { return unreachable })
 	if !errors.Is(err, unreachable) || !strings.Contains(err.Error(), "each broke; fix: check the network") || m.regrouped != maxFutile+1 {
 		t.Errorf("after %d groups: %v", m.regrouped, err)
+	}
+}
+
+// last is rank 2 of an elastic job of three nodes. By the time that it learns why a group was not formed, another rank has
+// already asked for the next one.
+type last struct {
+	alone
+	lost bool // a member, too
+}
+
+func (l *last) Regroup(_ context.Context, _ rank.Entry, mine []byte) ([][]byte, error) {
+	if l.regrouped++; l.regrouped > 1 {
+		return nil, errors.New("the test ends here")
+	}
+	return [][]byte{mine, mine, mine}, nil
+}
+func (*last) Rank() int          { return 2 }
+func (*last) Size() int          { return 3 }
+func (*last) Places() []int      { return []int{0, 1, 2} }
+func (*last) Broken() bool       { return true }
+func (l *last) Incomplete() bool { return l.lost }
+
+// unreachable is a backend that does not reach rank 1.
+type unreachable struct{ backend }
+
+func (*unreachable) Connect(context.Context, [][]byte) error {
+	return &host.PluginError{Kind: sdk.KindBackend, Name: "mem", Cause: &sdk.StallError{Missing: []int{1}}}
+}
+
+// The rank that leaves because others do not reach it leaves at once, however fast the others ask for the next group. If a rank
+// was lost meanwhile, the fault may have been with that one, and the rest tries again.
+func TestOddRankLeavesWhileOthersRegroup(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		m := &last{lost: lost}
+		g := &ProcessGroup{Backend: &unreachable{}, Members: m, Node: 2, Events: event.NewBus(2), InitTimeout: time.Minute}
+		g.Gather = func(_ context.Context, name string, mine []byte) ([][]byte, error) {
+			if strings.HasSuffix(name, "endpoints") {
+				return [][]byte{mine, mine, mine}, nil
+			}
+			return [][]byte{[]byte(`{"Failure": "stalled", "Again": true, "Awaits": [1, 2]}`), []byte(`{"Failure": "no connection", "Blames": [2], "Node": 1}`), mine}, nil
+		}
+		g.Open = sdk.Group{Rank: 2, WorldSize: 3}
+		r := New(&journal{}, g, time.Minute)
+		r.Sequence = &journal{}
+		err := r.Do(t.Context(), Stage{Name: "totals", Result: []float64{0}}, failing(&journal{}, &sdk.PeerError{Peer: 1}))
+		if left := err != nil && strings.HasPrefix(err.Error(), "rank 1 cannot reach this one, and the ranks go on without it; fix: "); left == lost {
+			t.Errorf("a rank lost: %v, after %d groups: %v", lost, m.regrouped, err)
+		}
 	}
 }
