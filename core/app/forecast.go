@@ -243,7 +243,7 @@ func (f *forecaster) report() (*forecast.Report, error) {
 		Precision: f.policy.Properties, Plugins: f.plugins, Warnings: f.warnings,
 	}
 	if o.Plan.KeptFloat32 {
-		r.Precision = append(r.Precision, [2]string{"computed in", "float32: this processor has no products of bfloat16, and its caches hold the activations"})
+		r.Precision = append(r.Precision, [2]string{"computed in", "float32: this processor has no bfloat16 products, so storing bfloat16 would take time and save little memory"})
 	}
 	if o.Division.Shares != nil {
 		r.Batch.Shares = o.Division.Shares.Whole()

@@ -98,13 +98,13 @@ func addBF16(add func(func() Kernel)) {
 		add(func() Kernel { return gemmBF16(s[0], s[1], s[2]) })
 	}
 	for _, c := range convolutions {
-		if conv.FastForwardBF16(&c) {
+		if conv.FastBF16(&c, conv.ToOutput) {
 			add(func() Kernel { return convBF16("bf16 conv2d", c, convForwardBF16) })
 		}
-		if conv.FastGradWeightBF16(&c) {
+		if conv.FastBF16(&c, conv.ToWeight) {
 			add(func() Kernel { return convBF16("bf16 conv2d grad weight", c, convGradWeightBF16) })
 		}
-		if c.C > 3 && conv.FastGradInputBF16(&c) {
+		if c.C > 3 && conv.FastBF16(&c, conv.ToInput) {
 			add(func() Kernel { return convBF16("bf16 conv2d grad input", c, convGradInputBF16) })
 		}
 	}

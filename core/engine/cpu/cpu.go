@@ -29,21 +29,20 @@ func New() *Device { return &Device{} }
 func NewParallel(threads int) *Device { return &Device{workers: bind.NewWorkerPool(threads)} }
 
 // BF16From is from how many bytes of activations on bfloat16 pays: 0, which is always, where there
-// are products of it. Elsewhere it saves memory bandwidth alone, and what the last level of a
-// processor's caches keeps is faster without widening and rounding.
+// are products of it. Elsewhere it saves memory and costs time for widening and rounding.
 func BF16From() int {
 	if kernel.HasBF16Products() {
 		return 0
 	}
-	return lastLevelCache
+	return muchMemory
 }
 
 // Converts reports whether an operation works element by element: the processor widens and rounds
 // a few of a half type at a time on the way. See [plan.Options].
 func Converts(o graph.Op) bool { return bind.Elementwise(o) }
 
-// lastLevelCache is that of a common server in bytes.
-const lastLevelCache = 32 << 20
+// muchMemory is the bytes of activations of which half is worth the time that it costs to save it.
+const muchMemory = 256 << 20
 
 // Operations lists the steps that the processor runs, sorted.
 func Operations() []graph.Op { return bind.Operations() }

@@ -37,7 +37,7 @@ const EnvCPU = "TRAINCTL_CPU"
 var (
 	chosen, activeErr = resolve(os.Getenv(EnvCPU), available())
 	active, bf16Dots  = chosen.float32()
-	halves            = halvesVectors()
+	halved            = halvedLevel()
 )
 
 // float32 is the level of float32 kernels, and whether there are products of bfloat16 besides.
@@ -71,8 +71,8 @@ func resolve(want string, have []Level) (Level, error) {
 	return unresolved, fmt.Errorf("%s=%q: this CPU has %s; set one of these or unset it", EnvCPU, want, strings.Join(names, ", "))
 }
 
-// Force makes kernels run at a level that this CPU has, until restore is called. It is
-// for tests and measurements of the levels below the best: no kernel may run meanwhile.
+// Force makes a level the active one until restore is called. It is for tests and measurements of the levels below
+// the best: no kernel may run meanwhile, and none may be called at a level that this CPU lacks.
 func Force(l Level) (restore func()) {
 	level, dots := active, bf16Dots
 	active, bf16Dots = l.float32()
@@ -91,16 +91,18 @@ func Current() Level {
 // does not look for an impossible wish: a caller has asked for the level before.
 func Wide() bool { return active == AVX512 }
 
-// Halves reports whether vectors of AVX-512 take twice as long as those of AVX2. Kernels then use those of AVX2 where
-// the wider ones would be half empty.
-func Halves() bool { return Wide() && halves }
+// Halves reports whether the CPU computes the vectors of the active level in halves, so that they take twice as long as
+// vectors half as wide. Kernels of AVX-512 then use those of AVX2 where wider ones would be half empty.
+func Halves() bool { return active == halved }
 
-// ForceHalves makes Halves report h at AVX-512, until restore is called. It is for tests and measurements: no kernel may
-// run meanwhile.
+// ForceHalves makes Halves report h at the active level, until restore is called. It is for tests and measurements: no
+// kernel may run meanwhile.
 func ForceHalves(h bool) (restore func()) {
-	old := halves
-	halves = h
-	return func() { halves = old }
+	old := halved
+	if halved = unresolved; h {
+		halved = Current()
+	}
+	return func() { halved = old }
 }
 
 // HasBF16 reports whether the vector kernels that read and write bfloat16 exist at

@@ -17,16 +17,20 @@ func available() []Level {
 	return []Level{Generic}
 }
 
-// halvesVectors reports whether the CPU computes vectors of 512 bits in two steps of 256, as AMD's family 25 (Zen 4)
-// does: its peak is then that of AVX2.
-func halvesVectors() bool {
-	const auth, zen4 = 0x68747541, 25 // "Auth", of AuthenticAMD
-	if !cpu.X86.HasAVX512F {
-		return false
-	}
+// halvedLevel is the level whose vectors the CPU computes in two steps, or unresolved: AMD's family 25 (Zen 4) has units of
+// 256 bits for AVX-512, and its cores before Zen 2, family 21 and the first of family 23, had units of 128 bits for AVX2.
+func halvedLevel() Level {
+	const auth, before, zen, zen2, zen4 = 0x68747541, 21, 23, 0x30, 25 // "Auth", of AuthenticAMD; zen2 is the model
 	if _, vendor := cpuidAVX512(0); vendor != auth {
-		return false
+		return unresolved
 	}
 	version, _ := cpuidAVX512(1)
-	return version>>8&0xf+version>>20&0xff == zen4
+	family, model := version>>8&0xf+version>>20&0xff, version>>4&0xf+version>>16&0xf<<4
+	switch {
+	case family == zen4 && cpu.X86.HasAVX512F:
+		return AVX512
+	case family == before, family == zen && model < zen2:
+		return AVX2
+	}
+	return unresolved
 }

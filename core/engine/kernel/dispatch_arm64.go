@@ -8,4 +8,4 @@ func available() []Level {
 	return []Level{NEON, Generic}
 }
 
-func halvesVectors() bool { return false }
+func halvedLevel() Level { return unresolved }

@@ -4,4 +4,4 @@ package kernel
 
 func available() []Level { return []Level{Generic} }
 
-func halvesVectors() bool { return false }
+func halvedLevel() Level { return unresolved }

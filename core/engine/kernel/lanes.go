@@ -43,6 +43,12 @@ func countLanes() (masks [Block + 1]counted) {
 	return masks
 }
 
+// lastTable is laneTable for the last lanes of eight.
+var lastTable = [Block]int32{8: -1, -1, -1, -1, -1, -1, -1, -1}
+
+// LastOfEight is the mask of the last n lanes for kernels of AVX2 that clear the others, which run at the level of AVX-512, too.
+func LastOfEight(n int) Mask { return Mask(unsafe.Pointer(&lastTable[n])) }
+
 // FirstLanes is the mask of the first n lanes of a vector, or of Block elements.
 func FirstLanes(n int) Mask {
 	if Current() == AVX512 {

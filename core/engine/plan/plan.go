@@ -45,7 +45,7 @@ type Options struct {
 	Positions int
 
 	// BF16From keeps in float32 what Policy would lower to bfloat16 if all activations are then
-	// fewer bytes than this: for a device that computes in float32 anyway, and whose caches hold them.
+	// fewer bytes than this: for a device that computes in float32 anyway, where storing halves costs time.
 	BF16From int
 
 	// Converts reports the operations that a device computes in float32 from and to tensors of a half type

@@ -74,7 +74,7 @@ func TestAutocastSteps(t *testing.T) {
 	}
 }
 
-// A device whose caches hold the activations in float32 keeps what autocast would lower to bfloat16 there. Larger plans,
+// A device that computes in float32 anyway keeps in float32 what autocast would lower to bfloat16 there. Larger plans,
 // float16, which shows overflows, and models of bfloat16 are as the policy says.
 func TestKeptFloat32(t *testing.T) {
 	g := build(t, nn.Config{Name: "mlp", Hidden: []int{8}}, digits, class)

@@ -185,12 +185,12 @@ func bindConvGradBias[T kernel.Float](b *bind.Binder[T]) bind.Job {
 func nativeConv(s *plan.Step) bind.Native {
 	p := convGeometry(s)
 	switch {
-	case !bind.IsBF16(s.In[1]):
-	case s.Op == op.Conv2D && conv.FastForwardBF16(&p) && bind.IsBF16(s.Out[0]):
+	case !bind.IsBF16(s.In[1]) || !conv.FastBF16(&p, directions[s.Op]):
+	case s.Op == op.Conv2D && bind.IsBF16(s.Out[0]):
 		return bind.Native{Bind: bindConvBF16, Scratch: conv.BF16Scratch(&p), Direct: []int{0, 1, ^0}}
-	case s.Op == op.Conv2DGradInput && conv.FastGradInputBF16(&p) && bind.IsBF16(s.Out[0]):
+	case s.Op == op.Conv2DGradInput && bind.IsBF16(s.Out[0]):
 		return bind.Native{Bind: bindConvGradInputBF16, Scratch: conv.BF16Scratch(&p), Direct: []int{0, 1, ^0}}
-	case s.Op == op.Conv2DGradWeight && conv.FastGradWeightBF16(&p):
+	case s.Op == op.Conv2DGradWeight:
 		return bind.Native{Bind: bindConvGradWeightBF16, Scratch: conv.BF16Scratch(&p), Term: s.Out[0].Spec.Shape.Elems(), Direct: []int{0, 1}}
 	}
 	return bind.Native{}

@@ -63,7 +63,7 @@ func atConvBF16(t *testing.T) {
 		if !kernel.HasBF16() && i%4 > 0 { // plain convolution is tested by itself
 			continue
 		}
-		if kernel.HasBF16() && !(FastForwardBF16(p) && FastGradInputBF16(p) && FastGradWeightBF16(p)) {
+		if kernel.HasBF16() && !(TakesBF16(p, ToOutput) && TakesBF16(p, ToInput) && TakesBF16(p, ToWeight)) {
 			t.Errorf("%+v: no kernel", *p)
 		}
 		testConvBF16(t, p, 1.2e-3)
@@ -72,7 +72,7 @@ func atConvBF16(t *testing.T) {
 		if !kernel.HasBF16() && i%4 > 0 {
 			continue
 		}
-		if p := &c; kernel.HasBF16() && !(FastForwardBF16(p) && FastGradInputBF16(p) && FastGradWeightBF16(p)) {
+		if p := &c; kernel.HasBF16() && !(TakesBF16(p, ToOutput) && TakesBF16(p, ToInput) && TakesBF16(p, ToWeight)) {
 			t.Errorf("%+v: no kernel", *p)
 		}
 		testConvBF16(t, &c, 1e-5)
@@ -85,9 +85,9 @@ func atConvBF16(t *testing.T) {
 				*n++
 			}
 		}
-		count(&forward, FastForwardBF16(p))
-		count(&input, FastGradInputBF16(p))
-		count(&weight, FastGradWeightBF16(p))
+		count(&forward, TakesBF16(p, ToOutput))
+		count(&input, TakesBF16(p, ToInput))
+		count(&weight, TakesBF16(p, ToWeight))
 		testConvBF16(t, p, 1e-5)
 	}
 	if kernel.HasBF16() && min(forward, input, weight) < 5 {
@@ -213,6 +213,33 @@ func BenchmarkConvBF16(b *testing.B) {
 				}
 				b.ReportMetric(flops*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
 			})
+		}
+	}
+}
+
+// Pairs of bfloat16 are not the choice where they leave most of a vector empty, or weights take longer to pack than images to convolve.
+func TestFastBF16(t *testing.T) {
+	if !slices.Contains(kernel.Available(), kernel.AVX512BF16) {
+		t.Skip("this CPU has no AVX512-BF16, for which alone the model has rates")
+	}
+	defer kernel.Force(kernel.AVX512BF16)()
+	whole := Shape{N: 64, C: 16, H: 5, W: 5, K: 120, R: 5, S: 5, StrideH: 1, StrideW: 1} // LeNet's third convolution, to one pixel
+	few := Shape{N: 64, C: 32, H: 4, W: 4, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1}
+	stem := Shape{N: 100, C: 1, H: 28, W: 28, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2}
+	wide := Shape{N: 64, C: 64, H: 16, W: 16, K: 128, R: 1, S: 1, StrideH: 1, StrideW: 1}
+	for _, c := range []struct {
+		p    Shape
+		d    Direction
+		fast bool
+	}{
+		{whole, ToOutput, false}, {whole, ToInput, false}, {few, ToOutput, false}, {few, ToInput, false},
+		{stem, ToOutput, true}, {wide, ToOutput, true}, {wide, ToInput, true}, {wide, ToWeight, true},
+	} {
+		if !TakesBF16(&c.p, c.d) {
+			t.Errorf("%v, direction %d: no kernel", &c.p, c.d)
+		}
+		if got := FastBF16(&c.p, c.d); got != c.fast {
+			t.Errorf("%v, direction %d: fast is %v", &c.p, c.d, got)
 		}
 	}
 }

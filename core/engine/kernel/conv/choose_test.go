@@ -162,6 +162,28 @@ func TestImagesSideBySide(t *testing.T) {
 	})
 }
 
+// TestPartsOfChannels has matrices of more rows than are multiplied at once: parts of equal and of fewer channels, of one, and of more rows than
+// registers add up; images side by side and as they lie, and more of them than a batch has.
+func TestPartsOfChannels(t *testing.T) {
+	for _, p := range []Shape{
+		{N: 3, C: 515, H: 5, W: 5, K: 9, R: 1, S: 1, StrideH: 2, StrideW: 2},
+		{N: 37, C: 131, H: 6, W: 6, K: 20, R: 2, S: 2, StrideH: 2, StrideW: 2},
+		{N: 2, C: 65, H: 32, W: 32, K: 17, R: 2, S: 2, StrideH: 2, StrideW: 2},
+		{N: 11, C: 59, H: 11, W: 12, K: 7, R: 3, S: 3, StrideH: 3, StrideW: 4},
+		{N: 17, C: 37, H: 28, W: 29, K: 16, R: 4, S: 4, StrideH: 4, StrideW: 4},
+		{N: 7, C: 13, H: 21, W: 22, K: 5, R: 7, S: 7, StrideH: 7, StrideW: 7},
+		{N: 23, C: 9, H: 24, W: 24, K: 33, R: 8, S: 8, StrideH: 8, StrideW: 8},
+		{N: 3, C: 3, H: 34, W: 34, K: 5, R: 17, S: 17, StrideH: 17, StrideW: 17},
+	} {
+		d := define(&p)
+		kerneltest.AtEachWidth(t, func(t *testing.T) {
+			if !d.test(t, Product) && kernel.Current() != kernel.Generic {
+				t.Errorf("%+v is not a product", p)
+			}
+		})
+	}
+}
+
 // TestWidePatches has patches whose rows are whole vectors, fewer and more of them than a vector has lanes.
 func TestWidePatches(t *testing.T) {
 	for _, p := range []Shape{

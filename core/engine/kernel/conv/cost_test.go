@@ -18,8 +18,9 @@ import (
 
 var fit = flag.Bool("fit", false, "print the rates of the cost model that fit the recorded times best")
 
-// cyclesPerMicrosecond of the CPU that the tables were recorded on. Only ratios of costs count.
-const cyclesPerMicrosecond = 3700
+// cyclesPerMicrosecond of the CPUs that the tables were recorded on, and of the one that computes vectors in halves. Only ratios of
+// costs count.
+const cyclesPerMicrosecond, cyclesOfHalved = 3700, 2560
 
 // sample is a direction of a convolution by one algorithm: what it does, and the cycles that it took.
 type sample struct {
@@ -28,8 +29,9 @@ type sample struct {
 	weight float64 // the less, the slower than the best algorithm
 }
 
-// samples reads the tables of the active level, by algorithm. Threads share the images.
-func samples(t *testing.T) (all [Algorithms][]sample) {
+// samples reads the tables of the active level, of CPUs that compute its vectors in halves or of others, by algorithm. Threads share
+// the images.
+func samples(t *testing.T, halves bool) (all [Algorithms][]sample) {
 	t.Helper()
 	paths, err := filepath.Glob("../../../bench/testdata/algorithms/" + kernel.Current().String() + "-*.jsonl")
 	if err != nil {
@@ -42,10 +44,14 @@ func samples(t *testing.T) (all [Algorithms][]sample) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		threads := 1
+		threads, head, cycles := 1, true, float64(cyclesPerMicrosecond)
+		if halves {
+			cycles = cyclesOfHalved
+		}
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			var row struct {
-				Threads  int // of the table's head
+				Threads  int  // of the table's head
+				Halves   bool // as well
 				Kernel   string
 				Geometry Shape
 				Times    map[string]float64 `json:"min_us"`
@@ -53,7 +59,10 @@ func samples(t *testing.T) (all [Algorithms][]sample) {
 			if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
 				t.Fatalf("%s: %v", path, err)
 			}
-			threads = max(threads, row.Threads)
+			if head && row.Halves != halves {
+				break
+			}
+			head, threads = false, max(threads, row.Threads)
 			row.Geometry.N = kernel.CeilDiv(row.Geometry.N, threads)
 			p, best := &row.Geometry, math.Inf(1)
 			for _, us := range row.Times {
@@ -65,7 +74,7 @@ func samples(t *testing.T) (all [Algorithms][]sample) {
 					continue
 				}
 				terms, _ := termsOf(p, a, d)
-				all[a] = append(all[a], sample{terms, us * cyclesPerMicrosecond, math.Sqrt(best / us)})
+				all[a] = append(all[a], sample{terms, us * cycles, math.Sqrt(best / us)})
 			}
 		}
 	}
@@ -73,38 +82,43 @@ func samples(t *testing.T) (all [Algorithms][]sample) {
 }
 
 // TestCostsAgainstRecordedTimes holds the cycles that the model predicts against those that were recorded.
-// The CPU computed vectors of AVX-512 whole.
 func TestCostsAgainstRecordedTimes(t *testing.T) {
-	defer kernel.ForceHalves(false)()
-	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		if l := kernel.Current(); l != kernel.AVX2 && l != kernel.AVX512 {
-			t.Skipf("no times have been recorded of %v", l)
-		}
-		for a, list := range samples(t) {
-			name := Algorithm(a)
-			if len(list) == 0 {
-				if name != Lanes {
-					t.Errorf("no times of %v", name)
-				}
-				continue
-			}
-			_, rates := termsOf(&Shape{N: 1, C: 16, H: 8, W: 8, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, name, ToWeight)
-			var quotients []float64
-			for _, s := range list {
-				quotients = append(quotients, rates.Cycles(&s.terms)/s.cycles)
-			}
-			slices.Sort(quotients)
-			n := len(quotients)
-			low, middle, high := quotients[n/10], quotients[n/2], quotients[9*n/10]
-			t.Logf("%v: %d times, predicted / recorded %.2f (a tenth is below), %.2f, %.2f (a tenth is above)", name, n, low, middle, high)
-			if low < 0.5 || middle < 0.8 || middle > 1.25 || high > 1.6 {
-				t.Errorf("%v: the costs that the model predicts are off: fit its rates again", name)
-			}
-			if *fit {
-				t.Logf("%v: rates %.3g", name, fitted(list))
-			}
+	kerneltest.AtRecordedLevels(t, func(t *testing.T) {
+		testCosts(t, false)
+		if kernel.Current() == kernel.AVX2 {
+			testCosts(t, true)
 		}
 	})
+}
+
+// testCosts does so for CPUs that compute vectors in halves, or for others.
+func testCosts(t *testing.T, halves bool) {
+	t.Helper()
+	defer kernel.ForceHalves(halves)()
+	for a, list := range samples(t, halves) {
+		name := Algorithm(a)
+		if len(list) == 0 {
+			if name != Lanes {
+				t.Errorf("no times of %v, vectors in halves: %v", name, halves)
+			}
+			continue
+		}
+		_, rates := termsOf(&Shape{N: 1, C: 16, H: 8, W: 8, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, name, ToWeight)
+		var quotients []float64
+		for _, s := range list {
+			quotients = append(quotients, rates.Cycles(&s.terms)/s.cycles)
+		}
+		slices.Sort(quotients)
+		n := len(quotients)
+		low, middle, high := quotients[n/10], quotients[n/2], quotients[9*n/10]
+		t.Logf("%v: %d times, predicted / recorded %.2f (a tenth is below), %.2f, %.2f (a tenth is above)", name, n, low, middle, high)
+		if low < 0.5 || middle < 0.8 || middle > 1.25 || high > 1.6 {
+			t.Errorf("%v, vectors in halves: %v: the costs that the model predicts are off: fit its rates again", name, halves)
+		}
+		if *fit {
+			t.Logf("%v: rates %.3g", name, fitted(list))
+		}
+	}
 }
 
 // fitted minimises the relative errors, with weights that make outliers count little, by

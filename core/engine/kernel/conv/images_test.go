@@ -111,6 +111,24 @@ func TestImagesOfFewChannels(t *testing.T) {
 	}
 }
 
+// TestImagesWithTapsBesideEachOther has weight gradients of channels that fill a vector or half of one, with filters of even and odd
+// width, columns that see some of their taps or none, and blocks of some rows.
+func TestImagesWithTapsBesideEachOther(t *testing.T) {
+	for _, p := range []Shape{
+		{N: 3, C: 16, H: 9, W: 8, K: 18, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, Groups: 2},
+		{N: 2, C: 8, H: 6, W: 7, K: 13, R: 2, S: 2, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+		{N: 17, C: 7, H: 5, W: 6, K: 8, R: 1, S: 5, StrideH: 1, StrideW: 1, PadW: 3},
+		{N: 2, C: 5, H: 7, W: 3, K: 12, R: 3, S: 7, StrideH: 1, StrideW: 2, PadH: 1, PadW: 3},
+		{N: 3, C: 8, H: 8, W: 9, K: 9, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, DilH: 2, DilW: 2},
+		{N: 1, C: 30, H: 9, W: 9, K: 24, R: 4, S: 4, StrideH: 3, StrideW: 3, PadH: 2, PadW: 2, Groups: 2},
+		{N: 1, C: 8, H: 100, W: 96, K: 8, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+		{N: 2, C: 8, H: 1, W: 2, K: 8, R: 1, S: 3, StrideH: 1, StrideW: 5, PadW: 4},
+	} {
+		d := define(&p)
+		kerneltest.AtEachWidth(t, func(t *testing.T) { d.test(t, Images) })
+	}
+}
+
 // TestImagesOfPixelsFarAway has more pixels than caches hold, which are read in their order before tiles are.
 func TestImagesOfPixelsFarAway(t *testing.T) {
 	if testing.Short() {

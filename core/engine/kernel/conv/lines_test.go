@@ -7,7 +7,7 @@ import (
 )
 
 // TestLines has filters of one row and of one column over every length up to some vectors, rows that see one vector and many, strides of 1 and 2,
-// dilations, and paddings from none to one as long as the filter, in images of one row, of one column and of some of both.
+// dilations, paddings from none to one as long as the filter, and up to four outputs of each channel, in images of one row, of one column and of some of both.
 func TestLines(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		var lengths []int
@@ -32,11 +32,27 @@ func TestLines(t *testing.T) {
 				column.H, column.W, column.R, column.S, column.StrideH, column.StrideW = length, other, taps, 1, stride, 1
 				column.PadH, column.PadW, column.DilH, column.DilW = pad, 0, dilation, 1
 				for _, p := range []Shape{p, column} {
-					if p.K, p.Groups = p.C, p.C; p.Validate() == nil {
-						testAlgorithm(t, Planes, &p)
+					for _, outputs := range []int{1, 2 + (length+i)%3} {
+						if p.K, p.Groups = p.C*outputs, p.C; p.Validate() == nil {
+							testAlgorithm(t, Planes, &p)
+						}
 					}
 				}
 			}
+		}
+	})
+}
+
+// TestLinesOfManyTaps has as many taps in all outputs of a channel as package lines takes, and more, and filters of one output with as many.
+func TestLinesOfManyTaps(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		for _, p := range []Shape{
+			{N: 2, C: 3, K: 3 * 16, H: 1, W: 70, R: 1, S: 32, StrideH: 1, StrideW: 1, PadW: 20, Groups: 3},
+			{N: 2, C: 3, K: 3 * 16, H: 1, W: 70, R: 1, S: 33, StrideH: 1, StrideW: 2, PadW: 20, Groups: 3},
+			{N: 1, C: 2, K: 2 * 170, H: 1, W: 40, R: 1, S: 3, StrideH: 1, StrideW: 2, PadW: 1, Groups: 2},
+			{N: 1, C: 2, K: 2, H: 1, W: 560, R: 1, S: 520, StrideH: 1, StrideW: 1, PadW: 3, Groups: 2},
+		} {
+			testAlgorithm(t, Planes, &p)
 		}
 	})
 }

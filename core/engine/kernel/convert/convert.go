@@ -39,48 +39,66 @@ const convertBlock = 512
 // Widen reads len(dst) elements of the half type d.
 func Widen(d tensor.DType, dst []float32, src []byte) {
 	h := tensor.View[uint16](src[:2*len(dst)])
-	n := kernel.Head(len(h))
-	switch {
-	case !d.Half():
+	if !d.Half() {
 		panic(fmt.Sprintf("convert: %v is not a half type", d))
-	case n == 0:
-	case d == tensor.F16:
-		vecF16To32(&dst[0], &h[0], n)
-	default:
-		vecBF16To32(&dst[0], &h[0], n)
 	}
-	if rest := dst[n:]; d == tensor.F16 {
-		for i, v := range h[n:] {
-			rest[i] = tensor.F32FromF16(v)
+	if n := kernel.Head(len(h)); n > 0 {
+		widenBlocks(d, dst, h[:n])
+		if last := len(h) - kernel.Block; n < len(h) { // some elements again
+			widenBlocks(d, dst[last:], h[last:])
+		}
+		return
+	}
+	if d == tensor.F16 {
+		for i, v := range h {
+			dst[i] = tensor.F32FromF16(v)
 		}
 	} else {
-		for i, v := range h[n:] {
-			rest[i] = tensor.F32FromBF16(v)
+		for i, v := range h {
+			dst[i] = tensor.F32FromBF16(v)
 		}
+	}
+}
+
+// widenBlocks is Widen of whole blocks, in vectors.
+func widenBlocks(d tensor.DType, dst []float32, h []uint16) {
+	if d == tensor.F16 {
+		vecF16To32(&dst[0], &h[0], len(h))
+	} else {
+		vecBF16To32(&dst[0], &h[0], len(h))
 	}
 }
 
 // Narrow rounds src to the half type d.
 func Narrow(d tensor.DType, dst []byte, src []float32) {
 	h := tensor.View[uint16](dst[:2*len(src)])
-	n := kernel.Head(len(src))
-	switch {
-	case !d.Half():
+	if !d.Half() {
 		panic(fmt.Sprintf("convert: %v is not a half type", d))
-	case n == 0:
-	case d == tensor.F16:
-		vecF16From32(&src[0], &h[0], n)
-	default:
-		vecBF16From32(&src[0], &h[0], n)
 	}
-	if h = h[n:]; d == tensor.F16 {
-		for i, v := range src[n:] {
+	if n := kernel.Head(len(src)); n > 0 {
+		narrowBlocks(d, h, src[:n])
+		if last := len(src) - kernel.Block; n < len(src) { // as in Widen
+			narrowBlocks(d, h[last:], src[last:])
+		}
+		return
+	}
+	if d == tensor.F16 {
+		for i, v := range src {
 			h[i] = tensor.F16FromF32(v)
 		}
 	} else {
-		for i, v := range src[n:] {
+		for i, v := range src {
 			h[i] = tensor.BF16FromF32(v)
 		}
+	}
+}
+
+// narrowBlocks is Narrow of whole blocks, in vectors.
+func narrowBlocks(d tensor.DType, h []uint16, src []float32) {
+	if d == tensor.F16 {
+		vecF16From32(&src[0], &h[0], len(src))
+	} else {
+		vecBF16From32(&src[0], &h[0], len(src))
 	}
 }
 

@@ -34,9 +34,9 @@ type strip struct {
 	add          kernel.Mask // along, apart and narrow: 1 adds to C. across: the lanes to add
 	floor        float32     // across and narrow: the least value
 	tail         kernel.Mask // narrow: what counts of a row's last vector
-	// Bytes to what is prefetched of each matrix. Apart and narrow leave short rows to the hardware if aheadA is 0, and so does
-	// along if aheadB is.
+	// Bytes to what is prefetched of each matrix. Apart and narrow leave short rows to the hardware if aheadA is 0.
 	aheadA, aheadB, aheadC int
+	far                    int // along: in how many of the k of the sum, which are fewer than all
 }
 
 // Finish is what a matrix product does to C in the same pass.
@@ -138,7 +138,7 @@ func (p *product) deepest() int {
 
 // tileFor is the tile for a matrix of so many columns, which half of a vector may hold.
 func tileFor(columns int) TileShape {
-	if narrow := TileShapes[kernel.AVX2]; columns <= narrow.Lanes && kernel.Halves() {
+	if narrow := TileShapes[kernel.AVX2]; columns <= narrow.Lanes && kernel.Wide() && kernel.Halves() {
 		return TileOf(narrow.Lanes)
 	}
 	return TileOf(kernel.Lanes())
@@ -374,8 +374,9 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 			}
 			if inPlace && r < packed {
 				t.aheadA, t.aheadB = alongAhead*t.aStep, alongAhead*t.bStep
+				t.far = max(0, k-alongAhead) // what lies behind the matrices may be in no page, which takes long to be found out
 			} else {
-				t.aheadB = 0
+				t.far = 0
 			}
 			at := (i+q)*p.ldc + j + r
 			t.c = &p.c[at]

@@ -6,7 +6,7 @@ package gemm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecPackAcross transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
+// vecPackAcross transposes up to a vector of rows of k elements, in square blocks; tail is what counts of fewer elements than a vector has, of which one less than a vector too many may be written. stride and step are bytes.
 func vecPackAcross(rows int, src *float32, stride int, k int, tail kernel.Mask, dst *float32, step int) {
 	kernel.NoVectors()
 }

@@ -46,4 +46,5 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.aheadA)-136]
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.aheadB)-144]
 	_ = [1]byte{}[unsafe.Offsetof(strip{}.aheadC)-152]
+	_ = [1]byte{}[unsafe.Offsetof(strip{}.far)-160]
 )

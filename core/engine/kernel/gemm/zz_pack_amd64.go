@@ -2,7 +2,7 @@
 
 package gemm
 
-// packAcrossAVX2 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
+// packAcrossAVX2 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of fewer elements than a vector has, of which one less than a vector too many may be written. stride and step are bytes.
 //
 //go:noescape
 func packAcrossAVX2(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
@@ -27,7 +27,7 @@ func packVectorsAVX2(k int, vectors int, src *float32, stride int, ahead int, ds
 //go:noescape
 func fetchRowsAVX2(rows int, lines int, src *float32, ahead int, stride int)
 
-// packAcrossAVX512 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
+// packAcrossAVX512 transposes up to a vector of rows of k elements, in square blocks; tail is what counts of fewer elements than a vector has, of which one less than a vector too many may be written. stride and step are bytes.
 //
 //go:noescape
 func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)

@@ -2,7 +2,7 @@
 
 package gemm
 
-// packAcrossNEON transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.
+// packAcrossNEON transposes up to a vector of rows of k elements, in square blocks; tail is what counts of fewer elements than a vector has, of which one less than a vector too many may be written. stride and step are bytes.
 //
 //go:noescape
 func packAcrossNEON(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)

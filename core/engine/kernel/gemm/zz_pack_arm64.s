@@ -4,86 +4,200 @@
 
 // func packAcrossNEON(rows int, src *float32, stride int, k int, tail uintptr, dst *float32, step int)
 TEXT ·packAcrossNEON(SB), NOSPLIT, $0-56
-	MOVD	rows+0(FP), R12
-	MOVD	src+8(FP), R11
-	MOVD	stride+16(FP), R10
-	MOVD	k+24(FP), R9
-	MOVD	dst+40(FP), R8
-	MOVD	step+48(FP), R7
-	MOVD	tail+32(FP), R6
+	MOVD	rows+0(FP), R11
+	MOVD	src+8(FP), R10
+	MOVD	stride+16(FP), R9
+	MOVD	k+24(FP), R8
+	MOVD	dst+40(FP), R7
+	MOVD	step+48(FP), R6
 	MOVD	ZR, R5
-	MOVD	R10, R4
+	MOVD	R9, R4
 	LSL	$4, R4, R4
-	MOVD	$8, R13
-block:
-	CMP	$8, R9
-	BGT	load
-	MOVWU	64(R6), R13
-load:
-	MOVD	R11, R3
-	MOVD	R12, R2
-	MOVD	R10, R1
-	TBZ	$3, R13, lanes1
+	CMP	$8, R8
+	BLT	few
+square:
+	MOVD	R10, R3
+	MOVD	R11, R2
+	MOVD	R9, R1
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F11
+	FMOVQ	16(R3), F9
+	SUBS	$1, R2, R2
+	CSEL	EQ, R5, R1, R1
+	ADD	R1, R3, R3
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F3
+	FMOVQ	16(R3), F15
+	SUBS	$1, R2, R2
+	CSEL	EQ, R5, R1, R1
+	ADD	R1, R3, R3
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F1
+	FMOVQ	16(R3), F7
+	SUBS	$1, R2, R2
+	CSEL	EQ, R5, R1, R1
+	ADD	R1, R3, R3
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F17
+	FMOVQ	16(R3), F13
+	SUBS	$1, R2, R2
+	CSEL	EQ, R5, R1, R1
+	ADD	R1, R3, R3
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F10
+	FMOVQ	16(R3), F8
+	SUBS	$1, R2, R2
+	CSEL	EQ, R5, R1, R1
+	ADD	R1, R3, R3
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F2
+	FMOVQ	16(R3), F14
+	SUBS	$1, R2, R2
+	CSEL	EQ, R5, R1, R1
+	ADD	R1, R3, R3
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F0
+	FMOVQ	16(R3), F6
+	SUBS	$1, R2, R2
+	CSEL	EQ, R5, R1, R1
+	ADD	R1, R3, R3
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL2KEEP
+	FMOVQ	0(R3), F16
+	FMOVQ	16(R3), F12
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FSTPQ	(F7, F6), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F11, F10), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F5, F4), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F17, F16), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F3, F2), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F9, F8), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F1, F0), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F13, F12), 0(R7)
+	ADD	R6, R7, R7
+	ADD	$32, R10, R10
+	SUBS	$8, R8, R8
+	BEQ	done
+	CMP	$8, R8
+	BGE	square
+	SUB	$8, R8, R8
+	ADD	R8<<2, R10, R10
+	MUL	R6, R8, R8
+	ADD	R8, R7, R7
+	MOVD	$8, R8
+	B	square
+few:
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R0
+	MOVD	R10, R3
+	MOVD	R11, R2
+	MOVD	R9, R1
+	ADD	R4<<0, R3, R8
+	PRFM	0(R8), PLDL2KEEP
+	TBZ	$3, R0, lanes1
 	FLDPQ	0(R3), (F11, F10)
 lanes1done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R13, lanes2
+	ADD	R4<<0, R3, R8
+	PRFM	0(R8), PLDL2KEEP
+	TBZ	$3, R0, lanes2
 	FLDPQ	0(R3), (F3, F2)
 lanes2done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R13, lanes3
+	ADD	R4<<0, R3, R8
+	PRFM	0(R8), PLDL2KEEP
+	TBZ	$3, R0, lanes3
 	FLDPQ	0(R3), (F1, F0)
 lanes3done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R13, lanes4
+	ADD	R4<<0, R3, R8
+	PRFM	0(R8), PLDL2KEEP
+	TBZ	$3, R0, lanes4
 	FLDPQ	0(R3), (F17, F16)
 lanes4done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R13, lanes5
+	ADD	R4<<0, R3, R8
+	PRFM	0(R8), PLDL2KEEP
+	TBZ	$3, R0, lanes5
 	FLDPQ	0(R3), (F9, F8)
 lanes5done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R13, lanes6
+	ADD	R4<<0, R3, R8
+	PRFM	0(R8), PLDL2KEEP
+	TBZ	$3, R0, lanes6
 	FLDPQ	0(R3), (F15, F14)
 lanes6done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R13, lanes7
+	ADD	R4<<0, R3, R8
+	PRFM	0(R8), PLDL2KEEP
+	TBZ	$3, R0, lanes7
 	FLDPQ	0(R3), (F7, F6)
 lanes7done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	SUBS	$1, R2, R2
 	CSEL	EQ, R5, R1, R1
 	ADD	R1, R3, R3
-	TBZ	$3, R13, lanes8
+	ADD	R4<<0, R3, R1
+	PRFM	0(R1), PLDL2KEEP
+	TBZ	$3, R0, lanes8
 	FLDPQ	0(R3), (F13, F12)
 lanes8done:
-	ADD	R4<<0, R3, R0
-	PRFM	0(R0), PLDL2KEEP
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
 	VZIP2	V3.S4, V11.S4, V3.S4
@@ -127,232 +241,229 @@ lanes8done:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 0(R8)
-	ADD	R7, R8, R8
-	FSTPQ	(F11, F6), 0(R8)
-	ADD	R7, R8, R8
-	FSTPQ	(F10, F5), 0(R8)
-	ADD	R7, R8, R8
-	FSTPQ	(F15, F4), 0(R8)
-	ADD	R7, R8, R8
-	FSTPQ	(F3, F2), 0(R8)
-	ADD	R7, R8, R8
-	FSTPQ	(F9, F8), 0(R8)
-	ADD	R7, R8, R8
-	FSTPQ	(F1, F0), 0(R8)
-	ADD	R7, R8, R8
-	FSTPQ	(F13, F12), 0(R8)
-	ADD	R7, R8, R8
-	ADD	$32, R11, R11
-	SUBS	$8, R9, R9
-	BGT	block
+	FSTPQ	(F14, F7), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F11, F6), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F10, F5), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F15, F4), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F3, F2), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F9, F8), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F1, F0), 0(R7)
+	ADD	R6, R7, R7
+	FSTPQ	(F13, F12), 0(R7)
+done:
 	RET
 lanes1:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	TBZ	$2, R13, lanes1low
+	TBZ	$2, R0, lanes1low
 	FMOVQ	0(R3), F11
-	TBZ	$1, R13, lanes1highone
+	TBZ	$1, R0, lanes1highone
 	FMOVD	16(R3), F10
-	TBZ	$0, R13, lanes1done
-	ADD	$24, R3, R0
-	VLD1	(R0), V10.S[2]
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R3, R8
+	VLD1	(R8), V10.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R13, lanes1done
+	TBZ	$0, R0, lanes1done
 	FMOVS	16(R3), F10
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R13, lanes1one
+	TBZ	$1, R0, lanes1one
 	FMOVD	0(R3), F11
-	TBZ	$0, R13, lanes1done
-	ADD	$8, R3, R0
-	VLD1	(R0), V11.S[2]
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R3, R8
+	VLD1	(R8), V11.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R13, lanes1done
+	TBZ	$0, R0, lanes1done
 	FMOVS	0(R3), F11
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R13, lanes2low
+	TBZ	$2, R0, lanes2low
 	FMOVQ	0(R3), F3
-	TBZ	$1, R13, lanes2highone
+	TBZ	$1, R0, lanes2highone
 	FMOVD	16(R3), F2
-	TBZ	$0, R13, lanes2done
-	ADD	$24, R3, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R3, R8
+	VLD1	(R8), V2.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R13, lanes2done
+	TBZ	$0, R0, lanes2done
 	FMOVS	16(R3), F2
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R13, lanes2one
+	TBZ	$1, R0, lanes2one
 	FMOVD	0(R3), F3
-	TBZ	$0, R13, lanes2done
-	ADD	$8, R3, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R3, R8
+	VLD1	(R8), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R13, lanes2done
+	TBZ	$0, R0, lanes2done
 	FMOVS	0(R3), F3
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R13, lanes3low
+	TBZ	$2, R0, lanes3low
 	FMOVQ	0(R3), F1
-	TBZ	$1, R13, lanes3highone
+	TBZ	$1, R0, lanes3highone
 	FMOVD	16(R3), F0
-	TBZ	$0, R13, lanes3done
-	ADD	$24, R3, R0
-	VLD1	(R0), V0.S[2]
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R3, R8
+	VLD1	(R8), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R13, lanes3done
+	TBZ	$0, R0, lanes3done
 	FMOVS	16(R3), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R13, lanes3one
+	TBZ	$1, R0, lanes3one
 	FMOVD	0(R3), F1
-	TBZ	$0, R13, lanes3done
-	ADD	$8, R3, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R3, R8
+	VLD1	(R8), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R13, lanes3done
+	TBZ	$0, R0, lanes3done
 	FMOVS	0(R3), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V17.B16
 	VMOVI	$0, V16.B16
-	TBZ	$2, R13, lanes4low
+	TBZ	$2, R0, lanes4low
 	FMOVQ	0(R3), F17
-	TBZ	$1, R13, lanes4highone
+	TBZ	$1, R0, lanes4highone
 	FMOVD	16(R3), F16
-	TBZ	$0, R13, lanes4done
-	ADD	$24, R3, R0
-	VLD1	(R0), V16.S[2]
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R3, R8
+	VLD1	(R8), V16.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R13, lanes4done
+	TBZ	$0, R0, lanes4done
 	FMOVS	16(R3), F16
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R13, lanes4one
+	TBZ	$1, R0, lanes4one
 	FMOVD	0(R3), F17
-	TBZ	$0, R13, lanes4done
-	ADD	$8, R3, R0
-	VLD1	(R0), V17.S[2]
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R3, R8
+	VLD1	(R8), V17.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R13, lanes4done
+	TBZ	$0, R0, lanes4done
 	FMOVS	0(R3), F17
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	TBZ	$2, R13, lanes5low
+	TBZ	$2, R0, lanes5low
 	FMOVQ	0(R3), F9
-	TBZ	$1, R13, lanes5highone
+	TBZ	$1, R0, lanes5highone
 	FMOVD	16(R3), F8
-	TBZ	$0, R13, lanes5done
-	ADD	$24, R3, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R3, R8
+	VLD1	(R8), V8.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R13, lanes5done
+	TBZ	$0, R0, lanes5done
 	FMOVS	16(R3), F8
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R13, lanes5one
+	TBZ	$1, R0, lanes5one
 	FMOVD	0(R3), F9
-	TBZ	$0, R13, lanes5done
-	ADD	$8, R3, R0
-	VLD1	(R0), V9.S[2]
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R3, R8
+	VLD1	(R8), V9.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R13, lanes5done
+	TBZ	$0, R0, lanes5done
 	FMOVS	0(R3), F9
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V15.B16
 	VMOVI	$0, V14.B16
-	TBZ	$2, R13, lanes6low
+	TBZ	$2, R0, lanes6low
 	FMOVQ	0(R3), F15
-	TBZ	$1, R13, lanes6highone
+	TBZ	$1, R0, lanes6highone
 	FMOVD	16(R3), F14
-	TBZ	$0, R13, lanes6done
-	ADD	$24, R3, R0
-	VLD1	(R0), V14.S[2]
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R3, R8
+	VLD1	(R8), V14.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R13, lanes6done
+	TBZ	$0, R0, lanes6done
 	FMOVS	16(R3), F14
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R13, lanes6one
+	TBZ	$1, R0, lanes6one
 	FMOVD	0(R3), F15
-	TBZ	$0, R13, lanes6done
-	ADD	$8, R3, R0
-	VLD1	(R0), V15.S[2]
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R3, R8
+	VLD1	(R8), V15.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R13, lanes6done
+	TBZ	$0, R0, lanes6done
 	FMOVS	0(R3), F15
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R13, lanes7low
+	TBZ	$2, R0, lanes7low
 	FMOVQ	0(R3), F7
-	TBZ	$1, R13, lanes7highone
+	TBZ	$1, R0, lanes7highone
 	FMOVD	16(R3), F6
-	TBZ	$0, R13, lanes7done
-	ADD	$24, R3, R0
-	VLD1	(R0), V6.S[2]
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R3, R8
+	VLD1	(R8), V6.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R13, lanes7done
+	TBZ	$0, R0, lanes7done
 	FMOVS	16(R3), F6
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R13, lanes7one
+	TBZ	$1, R0, lanes7one
 	FMOVD	0(R3), F7
-	TBZ	$0, R13, lanes7done
-	ADD	$8, R3, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R3, R8
+	VLD1	(R8), V7.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R13, lanes7done
+	TBZ	$0, R0, lanes7done
 	FMOVS	0(R3), F7
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	TBZ	$2, R13, lanes8low
+	TBZ	$2, R0, lanes8low
 	FMOVQ	0(R3), F13
-	TBZ	$1, R13, lanes8highone
+	TBZ	$1, R0, lanes8highone
 	FMOVD	16(R3), F12
-	TBZ	$0, R13, lanes8done
+	TBZ	$0, R0, lanes8done
 	ADD	$24, R3, R0
 	VLD1	(R0), V12.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R13, lanes8done
+	TBZ	$0, R0, lanes8done
 	FMOVS	16(R3), F12
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R13, lanes8one
+	TBZ	$1, R0, lanes8one
 	FMOVD	0(R3), F13
-	TBZ	$0, R13, lanes8done
+	TBZ	$0, R0, lanes8done
 	ADD	$8, R3, R0
 	VLD1	(R0), V13.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R13, lanes8done
+	TBZ	$0, R0, lanes8done
 	FMOVS	0(R3), F13
 	B	lanes8done
 
@@ -363,6 +474,19 @@ TEXT ·packAlongNEON(SB), NOSPLIT, $0-48
 	MOVD	stride+16(FP), R3
 	MOVD	dst+32(FP), R2
 	MOVD	step+40(FP), R1
+	MOVD	mask+24(FP), R0
+	MOVWU	28(R0), R0
+	CMPW	$0, R0
+	BEQ	some
+whole:
+	FLDPQ	0(R4), (F1, F0)
+	FSTPQ	(F1, F0), 0(R2)
+	ADD	R3, R4, R4
+	ADD	R1, R2, R2
+	SUBS	$1, R5, R5
+	BNE	whole
+	RET
+some:
 	MOVD	mask+24(FP), R0
 	MOVWU	64(R0), R6
 row:

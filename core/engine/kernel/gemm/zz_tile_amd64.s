@@ -46,28 +46,26 @@ loop:
 	JNZ          loop
 
 store:
-	MOVQ       40(AX), CX
-	MOVQ       48(AX), DX
-	MOVQ       56(AX), BX
-	MOVQ       64(AX), BX
-	VMOVUPS    (BX), Y2
-	MOVQ       72(AX), BX
-	VMOVUPS    (BX), Y3
-	MOVQ       88(AX), BX
-	VMOVMSKPS  Y2, SI
-	VMOVMSKPS  Y3, DI
-	ANDL       DI, SI
-	CMPL       SI, $0xff
-	JNE        some
-	TESTQ      BX, BX
-	JZ         overwriteAll
-	VMASKMOVPS (CX), Y2, Y2
-	VADDPS     Y2, Y0, Y0
-	VMOVUPS    Y0, (CX)
-	VMASKMOVPS (DX), Y3, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (DX)
-	JMP        stored
+	MOVQ      40(AX), CX
+	MOVQ      48(AX), DX
+	MOVQ      56(AX), BX
+	MOVQ      64(AX), BX
+	VMOVUPS   (BX), Y2
+	MOVQ      72(AX), BX
+	VMOVUPS   (BX), Y3
+	MOVQ      88(AX), BX
+	VMOVMSKPS Y2, SI
+	VMOVMSKPS Y3, DI
+	ANDL      DI, SI
+	CMPL      SI, $0xff
+	JNE       some
+	TESTQ     BX, BX
+	JZ        overwriteAll
+	VADDPS    (CX), Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VADDPS    (DX), Y1, Y1
+	VMOVUPS   Y1, (DX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (CX)
@@ -260,36 +258,32 @@ loop:
 	JNZ          loop
 
 store:
-	MOVQ       40(AX), CX
-	MOVQ       48(AX), DX
-	MOVQ       56(AX), BX
-	MOVQ       64(AX), SI
-	VMOVUPS    (SI), Y4
-	MOVQ       72(AX), SI
-	VMOVUPS    (SI), Y5
-	MOVQ       88(AX), SI
-	VMOVMSKPS  Y4, DI
-	VMOVMSKPS  Y5, R8
-	ANDL       R8, DI
-	CMPL       DI, $0xff
-	JNE        some
-	TESTQ      SI, SI
-	JZ         overwriteAll
-	VMASKMOVPS (CX), Y4, Y6
-	VADDPS     Y6, Y0, Y0
-	VMOVUPS    Y0, (CX)
-	VMASKMOVPS (DX), Y5, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y4, Y0
-	VADDPS     Y0, Y2, Y2
-	VMOVUPS    Y2, (CX)
-	VMASKMOVPS (DX), Y5, Y0
-	VADDPS     Y0, Y3, Y3
-	VMOVUPS    Y3, (DX)
-	JMP        stored
+	MOVQ      40(AX), CX
+	MOVQ      48(AX), DX
+	MOVQ      56(AX), BX
+	MOVQ      64(AX), SI
+	VMOVUPS   (SI), Y4
+	MOVQ      72(AX), SI
+	VMOVUPS   (SI), Y5
+	MOVQ      88(AX), SI
+	VMOVMSKPS Y4, DI
+	VMOVMSKPS Y5, R8
+	ANDL      R8, DI
+	CMPL      DI, $0xff
+	JNE       some
+	TESTQ     SI, SI
+	JZ        overwriteAll
+	VADDPS    (CX), Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VADDPS    (DX), Y1, Y1
+	VMOVUPS   Y1, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y2, Y2
+	VMOVUPS   Y2, (CX)
+	VADDPS    (DX), Y3, Y3
+	VMOVUPS   Y3, (DX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (CX)
@@ -607,44 +601,38 @@ loop:
 	JNZ          loop
 
 store:
-	MOVQ       40(AX), CX
-	MOVQ       48(AX), DX
-	MOVQ       56(AX), BX
-	MOVQ       64(AX), SI
-	VMOVUPS    (SI), Y6
-	MOVQ       72(AX), SI
-	VMOVUPS    (SI), Y7
-	MOVQ       88(AX), SI
-	VMOVMSKPS  Y6, DI
-	VMOVMSKPS  Y7, R8
-	ANDL       R8, DI
-	CMPL       DI, $0xff
-	JNE        some
-	TESTQ      SI, SI
-	JZ         overwriteAll
-	VMASKMOVPS (CX), Y6, Y8
-	VADDPS     Y8, Y0, Y0
-	VMOVUPS    Y0, (CX)
-	VMASKMOVPS (DX), Y7, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y6, Y0
-	VADDPS     Y0, Y2, Y2
-	VMOVUPS    Y2, (CX)
-	VMASKMOVPS (DX), Y7, Y0
-	VADDPS     Y0, Y3, Y3
-	VMOVUPS    Y3, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y6, Y0
-	VADDPS     Y0, Y4, Y4
-	VMOVUPS    Y4, (CX)
-	VMASKMOVPS (DX), Y7, Y0
-	VADDPS     Y0, Y5, Y5
-	VMOVUPS    Y5, (DX)
-	JMP        stored
+	MOVQ      40(AX), CX
+	MOVQ      48(AX), DX
+	MOVQ      56(AX), BX
+	MOVQ      64(AX), SI
+	VMOVUPS   (SI), Y6
+	MOVQ      72(AX), SI
+	VMOVUPS   (SI), Y7
+	MOVQ      88(AX), SI
+	VMOVMSKPS Y6, DI
+	VMOVMSKPS Y7, R8
+	ANDL      R8, DI
+	CMPL      DI, $0xff
+	JNE       some
+	TESTQ     SI, SI
+	JZ        overwriteAll
+	VADDPS    (CX), Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VADDPS    (DX), Y1, Y1
+	VMOVUPS   Y1, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y2, Y2
+	VMOVUPS   Y2, (CX)
+	VADDPS    (DX), Y3, Y3
+	VMOVUPS   Y3, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VADDPS    (DX), Y5, Y5
+	VMOVUPS   Y5, (DX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (CX)
@@ -1087,52 +1075,44 @@ loop:
 	JNZ          loop
 
 store:
-	MOVQ       40(AX), CX
-	MOVQ       48(AX), DX
-	MOVQ       56(AX), BX
-	MOVQ       64(AX), SI
-	VMOVUPS    (SI), Y8
-	MOVQ       72(AX), SI
-	VMOVUPS    (SI), Y9
-	MOVQ       88(AX), SI
-	VMOVMSKPS  Y8, DI
-	VMOVMSKPS  Y9, R8
-	ANDL       R8, DI
-	CMPL       DI, $0xff
-	JNE        some
-	TESTQ      SI, SI
-	JZ         overwriteAll
-	VMASKMOVPS (CX), Y8, Y10
-	VADDPS     Y10, Y0, Y0
-	VMOVUPS    Y0, (CX)
-	VMASKMOVPS (DX), Y9, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y8, Y0
-	VADDPS     Y0, Y2, Y2
-	VMOVUPS    Y2, (CX)
-	VMASKMOVPS (DX), Y9, Y0
-	VADDPS     Y0, Y3, Y3
-	VMOVUPS    Y3, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y8, Y0
-	VADDPS     Y0, Y4, Y4
-	VMOVUPS    Y4, (CX)
-	VMASKMOVPS (DX), Y9, Y0
-	VADDPS     Y0, Y5, Y5
-	VMOVUPS    Y5, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y8, Y0
-	VADDPS     Y0, Y6, Y6
-	VMOVUPS    Y6, (CX)
-	VMASKMOVPS (DX), Y9, Y0
-	VADDPS     Y0, Y7, Y7
-	VMOVUPS    Y7, (DX)
-	JMP        stored
+	MOVQ      40(AX), CX
+	MOVQ      48(AX), DX
+	MOVQ      56(AX), BX
+	MOVQ      64(AX), SI
+	VMOVUPS   (SI), Y8
+	MOVQ      72(AX), SI
+	VMOVUPS   (SI), Y9
+	MOVQ      88(AX), SI
+	VMOVMSKPS Y8, DI
+	VMOVMSKPS Y9, R8
+	ANDL      R8, DI
+	CMPL      DI, $0xff
+	JNE       some
+	TESTQ     SI, SI
+	JZ        overwriteAll
+	VADDPS    (CX), Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VADDPS    (DX), Y1, Y1
+	VMOVUPS   Y1, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y2, Y2
+	VMOVUPS   Y2, (CX)
+	VADDPS    (DX), Y3, Y3
+	VMOVUPS   Y3, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VADDPS    (DX), Y5, Y5
+	VMOVUPS   Y5, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y6, Y6
+	VMOVUPS   Y6, (CX)
+	VADDPS    (DX), Y7, Y7
+	VMOVUPS   Y7, (DX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (CX)
@@ -1700,60 +1680,50 @@ loop:
 	JNZ          loop
 
 store:
-	MOVQ       40(AX), CX
-	MOVQ       48(AX), DX
-	MOVQ       56(AX), BX
-	MOVQ       64(AX), SI
-	VMOVUPS    (SI), Y10
-	MOVQ       72(AX), SI
-	VMOVUPS    (SI), Y11
-	MOVQ       88(AX), SI
-	VMOVMSKPS  Y10, DI
-	VMOVMSKPS  Y11, R8
-	ANDL       R8, DI
-	CMPL       DI, $0xff
-	JNE        some
-	TESTQ      SI, SI
-	JZ         overwriteAll
-	VMASKMOVPS (CX), Y10, Y12
-	VADDPS     Y12, Y0, Y0
-	VMOVUPS    Y0, (CX)
-	VMASKMOVPS (DX), Y11, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y10, Y0
-	VADDPS     Y0, Y2, Y2
-	VMOVUPS    Y2, (CX)
-	VMASKMOVPS (DX), Y11, Y0
-	VADDPS     Y0, Y3, Y3
-	VMOVUPS    Y3, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y10, Y0
-	VADDPS     Y0, Y4, Y4
-	VMOVUPS    Y4, (CX)
-	VMASKMOVPS (DX), Y11, Y0
-	VADDPS     Y0, Y5, Y5
-	VMOVUPS    Y5, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y10, Y0
-	VADDPS     Y0, Y6, Y6
-	VMOVUPS    Y6, (CX)
-	VMASKMOVPS (DX), Y11, Y0
-	VADDPS     Y0, Y7, Y7
-	VMOVUPS    Y7, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y10, Y0
-	VADDPS     Y0, Y8, Y8
-	VMOVUPS    Y8, (CX)
-	VMASKMOVPS (DX), Y11, Y0
-	VADDPS     Y0, Y9, Y9
-	VMOVUPS    Y9, (DX)
-	JMP        stored
+	MOVQ      40(AX), CX
+	MOVQ      48(AX), DX
+	MOVQ      56(AX), BX
+	MOVQ      64(AX), SI
+	VMOVUPS   (SI), Y10
+	MOVQ      72(AX), SI
+	VMOVUPS   (SI), Y11
+	MOVQ      88(AX), SI
+	VMOVMSKPS Y10, DI
+	VMOVMSKPS Y11, R8
+	ANDL      R8, DI
+	CMPL      DI, $0xff
+	JNE       some
+	TESTQ     SI, SI
+	JZ        overwriteAll
+	VADDPS    (CX), Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VADDPS    (DX), Y1, Y1
+	VMOVUPS   Y1, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y2, Y2
+	VMOVUPS   Y2, (CX)
+	VADDPS    (DX), Y3, Y3
+	VMOVUPS   Y3, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VADDPS    (DX), Y5, Y5
+	VMOVUPS   Y5, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y6, Y6
+	VMOVUPS   Y6, (CX)
+	VADDPS    (DX), Y7, Y7
+	VMOVUPS   Y7, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y8, Y8
+	VMOVUPS   Y8, (CX)
+	VADDPS    (DX), Y9, Y9
+	VMOVUPS   Y9, (DX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (CX)
@@ -2446,68 +2416,56 @@ loop:
 	JNZ          loop
 
 store:
-	MOVQ       40(AX), CX
-	MOVQ       48(AX), DX
-	MOVQ       56(AX), BX
-	MOVQ       64(AX), SI
-	VMOVUPS    (SI), Y12
-	MOVQ       72(AX), SI
-	VMOVUPS    (SI), Y13
-	MOVQ       88(AX), SI
-	VMOVMSKPS  Y12, DI
-	VMOVMSKPS  Y13, R8
-	ANDL       R8, DI
-	CMPL       DI, $0xff
-	JNE        some
-	TESTQ      SI, SI
-	JZ         overwriteAll
-	VMASKMOVPS (CX), Y12, Y14
-	VADDPS     Y14, Y0, Y0
-	VMOVUPS    Y0, (CX)
-	VMASKMOVPS (DX), Y13, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y12, Y0
-	VADDPS     Y0, Y2, Y2
-	VMOVUPS    Y2, (CX)
-	VMASKMOVPS (DX), Y13, Y0
-	VADDPS     Y0, Y3, Y3
-	VMOVUPS    Y3, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y12, Y0
-	VADDPS     Y0, Y4, Y4
-	VMOVUPS    Y4, (CX)
-	VMASKMOVPS (DX), Y13, Y0
-	VADDPS     Y0, Y5, Y5
-	VMOVUPS    Y5, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y12, Y0
-	VADDPS     Y0, Y6, Y6
-	VMOVUPS    Y6, (CX)
-	VMASKMOVPS (DX), Y13, Y0
-	VADDPS     Y0, Y7, Y7
-	VMOVUPS    Y7, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y12, Y0
-	VADDPS     Y0, Y8, Y8
-	VMOVUPS    Y8, (CX)
-	VMASKMOVPS (DX), Y13, Y0
-	VADDPS     Y0, Y9, Y9
-	VMOVUPS    Y9, (DX)
-	ADDQ       BX, CX
-	ADDQ       BX, DX
-	VMASKMOVPS (CX), Y12, Y0
-	VADDPS     Y0, Y10, Y10
-	VMOVUPS    Y10, (CX)
-	VMASKMOVPS (DX), Y13, Y0
-	VADDPS     Y0, Y11, Y11
-	VMOVUPS    Y11, (DX)
-	JMP        stored
+	MOVQ      40(AX), CX
+	MOVQ      48(AX), DX
+	MOVQ      56(AX), BX
+	MOVQ      64(AX), SI
+	VMOVUPS   (SI), Y12
+	MOVQ      72(AX), SI
+	VMOVUPS   (SI), Y13
+	MOVQ      88(AX), SI
+	VMOVMSKPS Y12, DI
+	VMOVMSKPS Y13, R8
+	ANDL      R8, DI
+	CMPL      DI, $0xff
+	JNE       some
+	TESTQ     SI, SI
+	JZ        overwriteAll
+	VADDPS    (CX), Y0, Y0
+	VMOVUPS   Y0, (CX)
+	VADDPS    (DX), Y1, Y1
+	VMOVUPS   Y1, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y2, Y2
+	VMOVUPS   Y2, (CX)
+	VADDPS    (DX), Y3, Y3
+	VMOVUPS   Y3, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y4, Y4
+	VMOVUPS   Y4, (CX)
+	VADDPS    (DX), Y5, Y5
+	VMOVUPS   Y5, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y6, Y6
+	VMOVUPS   Y6, (CX)
+	VADDPS    (DX), Y7, Y7
+	VMOVUPS   Y7, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y8, Y8
+	VMOVUPS   Y8, (CX)
+	VADDPS    (DX), Y9, Y9
+	VMOVUPS   Y9, (DX)
+	ADDQ      BX, CX
+	ADDQ      BX, DX
+	VADDPS    (CX), Y10, Y10
+	VMOVUPS   Y10, (CX)
+	VADDPS    (DX), Y11, Y11
+	VMOVUPS   Y11, (DX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (CX)
@@ -3305,28 +3263,26 @@ sums:
 	MOVQ $0x00000004, CX
 
 sum:
-	MOVQ       40(AX), DX
-	MOVQ       48(AX), BX
-	MOVQ       56(AX), SI
-	MOVQ       64(AX), SI
-	VMOVUPS    (SI), Y8
-	MOVQ       72(AX), SI
-	VMOVUPS    (SI), Y9
-	MOVQ       88(AX), SI
-	VMOVMSKPS  Y8, DI
-	VMOVMSKPS  Y9, R8
-	ANDL       R8, DI
-	CMPL       DI, $0xff
-	JNE        some
-	TESTQ      SI, SI
-	JZ         overwriteAll
-	VMASKMOVPS (DX), Y8, Y8
-	VADDPS     Y8, Y0, Y0
-	VMOVUPS    Y0, (DX)
-	VMASKMOVPS (BX), Y9, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (BX)
-	JMP        stored
+	MOVQ      40(AX), DX
+	MOVQ      48(AX), BX
+	MOVQ      56(AX), SI
+	MOVQ      64(AX), SI
+	VMOVUPS   (SI), Y8
+	MOVQ      72(AX), SI
+	VMOVUPS   (SI), Y9
+	MOVQ      88(AX), SI
+	VMOVMSKPS Y8, DI
+	VMOVMSKPS Y9, R8
+	ANDL      R8, DI
+	CMPL      DI, $0xff
+	JNE       some
+	TESTQ     SI, SI
+	JZ        overwriteAll
+	VADDPS    (DX), Y0, Y0
+	VMOVUPS   Y0, (DX)
+	VADDPS    (BX), Y1, Y1
+	VMOVUPS   Y1, (BX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (DX)
@@ -3554,36 +3510,32 @@ sums:
 	MOVQ $0x00000002, CX
 
 sum:
-	MOVQ       40(AX), DX
-	MOVQ       48(AX), BX
-	MOVQ       56(AX), SI
-	MOVQ       64(AX), DI
-	VMOVUPS    (DI), Y8
-	MOVQ       72(AX), DI
-	VMOVUPS    (DI), Y9
-	MOVQ       88(AX), DI
-	VMOVMSKPS  Y8, R8
-	VMOVMSKPS  Y9, R9
-	ANDL       R9, R8
-	CMPL       R8, $0xff
-	JNE        some
-	TESTQ      DI, DI
-	JZ         overwriteAll
-	VMASKMOVPS (DX), Y8, Y10
-	VADDPS     Y10, Y0, Y0
-	VMOVUPS    Y0, (DX)
-	VMASKMOVPS (BX), Y9, Y0
-	VADDPS     Y0, Y1, Y1
-	VMOVUPS    Y1, (BX)
-	ADDQ       SI, DX
-	ADDQ       SI, BX
-	VMASKMOVPS (DX), Y8, Y0
-	VADDPS     Y0, Y2, Y2
-	VMOVUPS    Y2, (DX)
-	VMASKMOVPS (BX), Y9, Y0
-	VADDPS     Y0, Y3, Y3
-	VMOVUPS    Y3, (BX)
-	JMP        stored
+	MOVQ      40(AX), DX
+	MOVQ      48(AX), BX
+	MOVQ      56(AX), SI
+	MOVQ      64(AX), DI
+	VMOVUPS   (DI), Y8
+	MOVQ      72(AX), DI
+	VMOVUPS   (DI), Y9
+	MOVQ      88(AX), DI
+	VMOVMSKPS Y8, R8
+	VMOVMSKPS Y9, R9
+	ANDL      R9, R8
+	CMPL      R8, $0xff
+	JNE       some
+	TESTQ     DI, DI
+	JZ        overwriteAll
+	VADDPS    (DX), Y0, Y0
+	VMOVUPS   Y0, (DX)
+	VADDPS    (BX), Y1, Y1
+	VMOVUPS   Y1, (BX)
+	ADDQ      SI, DX
+	ADDQ      SI, BX
+	VADDPS    (DX), Y2, Y2
+	VMOVUPS   Y2, (DX)
+	VADDPS    (BX), Y3, Y3
+	VMOVUPS   Y3, (BX)
+	JMP       stored
 
 overwriteAll:
 	VMOVUPS Y0, (DX)

@@ -80,7 +80,7 @@ func (c choice) call(level string) string {
 // forNEON calls the kernel of arm64, if there is one.
 func (c choice) forNEON() string {
 	switch {
-	case !slices.Contains(c.isas, isa.AVX2.Name) || slices.Contains(isa.NotForNEON, c.base):
+	case !slices.Contains(c.isas, isa.AVX2.Name):
 		return c.missing()
 	case c.results == "":
 		return c.call(isa.NEON.Name)

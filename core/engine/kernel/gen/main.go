@@ -89,6 +89,9 @@ func write(f isa.Family, dir string, calls choices) error {
 	if err := pass.Compile.Execute(file); err != nil {
 		return err
 	}
+	if err := checkLevels(file, f.ISAs); err != nil {
+		return err
+	}
 	calls.add(f, file)
 	folder := filepath.Join(dir, f.Folder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {

@@ -16,8 +16,12 @@ import (
 func numberedBody(n isa.Numbered, arch string) string {
 	var b strings.Builder
 	choose := func(v isa.ISA) {
+		most := n.Most
+		if v.Lanes < isa.AVX512.Lanes {
+			most = cmp.Or(n.NarrowMost, most)
+		}
 		fmt.Fprintf(&b, "switch n {\n")
-		for i := 1; i <= n.Most; i++ {
+		for i := 1; i <= most; i++ {
 			fmt.Fprintf(&b, "case %d:\n%s%d%s(t)\n", i, n.Base, i, v.Name)
 		}
 		b.WriteString("}\n")

@@ -57,16 +57,33 @@ func AtEachLevel(t *testing.T, f func(t *testing.T)) {
 	atLevels(t, levels, f)
 }
 
-// AtEachWidth is AtEachLevel, with AVX-512 of CPUs whose vectors are twice 256 bits, which kernels may do without, as well
-// as of others.
+// AtEachWidth is AtEachLevel, with AVX2 and AVX-512 of CPUs that compute their vectors in halves, which kernels may do
+// without, as well as of others.
 func AtEachWidth(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	defer kernel.ForceHalves(false)()
-	AtEachLevel(t, f)
-	t.Run("halves", func(t *testing.T) {
-		defer kernel.ForceHalves(true)()
-		atLevels(t, []kernel.Level{kernel.AVX512}, f)
-	})
+	inHalves := func(halves bool) func(t *testing.T) {
+		return func(t *testing.T) {
+			defer kernel.ForceHalves(halves)()
+			f(t)
+		}
+	}
+	AtEachLevel(t, inHalves(false))
+	t.Run("halves", func(t *testing.T) { atLevels(t, []kernel.Level{kernel.AVX2, kernel.AVX512}, inHalves(true)) })
+}
+
+// AtRecordedLevels runs a test as each level whose times have been recorded (core/bench/testdata). It may only ask what kernels would
+// do: the CPU need not have the level.
+func AtRecordedLevels(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("times have been recorded on amd64 alone")
+	}
+	for _, l := range []kernel.Level{kernel.AVX2, kernel.AVX512} {
+		t.Run(l.String(), func(t *testing.T) {
+			defer kernel.Force(l)()
+			f(t)
+		})
+	}
 }
 
 // atLevels skips, with the reason, levels that this CPU lacks. Short tests leave plain Go on arm64, which may be

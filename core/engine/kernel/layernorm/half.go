@@ -35,7 +35,8 @@ type width struct {
 }
 
 func rowWidth(cols int) width {
-	return width{cols / kernel.Block, cols % kernel.Block, kernel.FirstLanes(cols % kernel.Block)}
+	lanes := kernel.Lanes()
+	return width{cols / lanes, cols % lanes, kernel.FirstLanes(cols % lanes)}
 }
 
 // start clears sums unless they are added to.
@@ -64,8 +65,7 @@ func (s stage) round(y []uint16) { convert.Narrow(s.d, tensor.Bytes(y), s.room[:
 // LayerNormHalf is LayerNorm of rows of a half type, in room of HalfRoom elements.
 func LayerNormHalf(d tensor.DType, rows, cols int, x []uint16, gamma, beta []float32, eps float64, y []uint16, mean, invstd, room []float32) {
 	if direct(d, rows) && gamma != nil && beta != nil {
-		w, first := rowWidth(cols), min(cols, kernel.Block)
-		vecHalfLayerNormRows(rows, &x[0], w.vectors, w.rest, w.tail, kernel.FirstLanes(first), 1/float32(first), 1/float32(cols), float32(eps), &gamma[0], &beta[0], &y[0], &mean[0], &invstd[0], 2*cols)
+		layerNormRowsBF16(rows, cols, x, gamma, beta, eps, y, mean, invstd)
 		return
 	}
 	s, step := stage{d, room}, halfRows(cols)
@@ -75,6 +75,18 @@ func LayerNormHalf(d tensor.DType, rows, cols int, x []uint16, gamma, beta []flo
 		wide := s.widen(x[at:][:size])
 		LayerNorm(n, cols, wide, gamma, beta, eps, wide, mean[r:], invstd[r:])
 		s.round(y[at:][:size])
+	}
+}
+
+// layerNormRowsBF16 is layerNormRows.
+func layerNormRowsBF16(rows, cols int, x []uint16, gamma, beta []float32, eps float64, y []uint16, mean, invstd []float32) {
+	var s rowStats
+	w, first := rowWidth(cols), min(cols, 4)
+	for r, step := 0, blockRows(cols); r < rows; r += step {
+		n, at := min(step, rows-r), r*cols
+		vecHalfRowMoments(n, &x[at], w.vectors, w.rest, w.tail, kernel.FirstLanes(first), 1/float32(first), 1/float32(cols), &s.mean[0], &s.scale[0], 2*cols)
+		s.keep(n, eps, mean[r:], invstd[r:])
+		vecHalfLayerNormApply(n, &x[at], w.vectors, w.rest, w.tail, &s.mean[0], &s.scale[0], &gamma[0], &beta[0], &y[at], 2*cols)
 	}
 }
 
@@ -106,8 +118,7 @@ func LayerNormGradHalf(d tensor.DType, rows, cols int, x, dy []uint16, mean, inv
 // RMSNormHalf is RMSNorm of rows of a half type, in room of HalfRoom elements.
 func RMSNormHalf(d tensor.DType, rows, cols int, x []uint16, gamma []float32, eps float64, y []uint16, invrms, room []float32) {
 	if direct(d, rows) && gamma != nil {
-		w := rowWidth(cols)
-		vecHalfRmsNormRows(rows, &x[0], w.vectors, w.rest, w.tail, 1/float32(cols), float32(eps), &gamma[0], &y[0], &invrms[0], 2*cols)
+		rmsNormRowsBF16(rows, cols, x, gamma, eps, y, invrms)
 		return
 	}
 	s, step := stage{d, room}, halfRows(cols)
@@ -117,6 +128,18 @@ func RMSNormHalf(d tensor.DType, rows, cols int, x []uint16, gamma []float32, ep
 		wide := s.widen(x[at:][:size])
 		RMSNorm(n, cols, wide, gamma, eps, wide, invrms[r:])
 		s.round(y[at:][:size])
+	}
+}
+
+// rmsNormRowsBF16 is rmsNormRows.
+func rmsNormRowsBF16(rows, cols int, x []uint16, gamma []float32, eps float64, y []uint16, invrms []float32) {
+	var s rowStats
+	w := rowWidth(cols)
+	for r, step := 0, blockRows(cols); r < rows; r += step {
+		n, at := min(step, rows-r), r*cols
+		vecHalfRowSquares(n, &x[at], w.vectors, w.rest, w.tail, 1/float32(cols), &s.scale[0], 2*cols)
+		s.keep(n, eps, nil, invrms[r:])
+		vecHalfRmsNormApply(n, &x[at], w.vectors, w.rest, w.tail, &s.scale[0], &gamma[0], &y[at], 2*cols)
 	}
 }
 

@@ -13,11 +13,8 @@ import (
 // variance 1 and applies gamma and beta [cols] (nil for none); mean and invstd
 // [rows] are kept for the gradient. y may be x. Ba, Kiros and Hinton, "Layer Normalization" (2016).
 func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, y, mean, invstd []T) {
-	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && beta != nil {
-		n := lanesOf(cols, kernel.Block-1)
-		first := min(cols, n)
-		vecLayerNormRows(n, rows, kernel.Ptr32(x), cols/n, cols%n, firstLanes(n, cols%n), firstLanes(n, first), 1/float32(first), 1/float32(cols), float32(eps),
-			kernel.Ptr32(gamma), kernel.Ptr32(beta), kernel.Ptr32(y), kernel.Ptr32(mean), kernel.Ptr32(invstd), 4*cols)
+	if kernel.HasVectors[T]() && gamma != nil && beta != nil {
+		layerNormRows(rows, cols, kernel.As32(x), kernel.As32(gamma), kernel.As32(beta), eps, kernel.As32(y), kernel.As32(mean), kernel.As32(invstd))
 		return
 	}
 	for r := range rows {
@@ -35,6 +32,41 @@ func LayerNorm[T kernel.Float](rows, cols int, x, gamma, beta []T, eps float64, 
 	}
 }
 
+// rowBlock is the rows whose statistics are taken before they are normalised, which they are from the L1 cache.
+const (
+	rowBlock      = 64
+	rowBlockElems = 4096
+)
+
+// blockRows is how many rows of cols elements a block has, a multiple of four.
+func blockRows(cols int) int { return max(1, min(rowBlock, rowBlockElems/cols)/4) * 4 }
+
+// rowStats are the statistics of a block's rows.
+type rowStats struct{ mean, scale [rowBlock]float32 }
+
+// keep makes scales 1/√(scale + eps), copies what n rows have, and lets the last stand for those that are missing to fours, as kernels do with the
+// row itself. An RMS norm has no mean to copy.
+func (s *rowStats) keep(n int, eps float64, mean, scale []float32) {
+	norm.InverseRoots(s.scale[:n], eps)
+	copy(mean, s.mean[:n])
+	copy(scale, s.scale[:n])
+	for i := n; i%4 > 0; i++ {
+		s.mean[i], s.scale[i] = s.mean[n-1], s.scale[n-1]
+	}
+}
+
+// layerNormRows is LayerNorm in vectors.
+func layerNormRows(rows, cols int, x, gamma, beta []float32, eps float64, y, mean, invstd []float32) {
+	var s rowStats
+	w := rowWidth(cols)
+	for r, step := 0, blockRows(cols); r < rows; r += step {
+		n, at := min(step, rows-r), r*cols
+		norm.RowMoments(cols, x[at:], s.mean[:n], s.scale[:n])
+		s.keep(n, eps, mean[r:], invstd[r:])
+		vecLayerNormApply(kernel.Lanes(), n, &x[at], w.vectors, w.rest, w.tail, &s.mean[0], &s.scale[0], &gamma[0], &beta[0], &y[at], 4*cols)
+	}
+}
+
 // LayerNormGrad overwrites dx, and writes or adds dgamma and dbeta (each may be
 // nil, as gamma may). dx may be dy.
 func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, dx, dgamma, dbeta []T, accumulate bool) {
@@ -43,7 +75,7 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 		clear(dbeta)
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil && dbeta != nil {
-		n := lanesOf(cols, narrow)
+		n := lanesOf(cols)
 		norm.InFours(rows, func(r, rows int) {
 			run := vecLayerNormGradRows
 			if rows%4 == 0 {
@@ -65,10 +97,10 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 // narrow is how many elements AVX2's vectors hold.
 const narrow = kernel.Block / 2
 
-// lanesOf is how many lanes the vectors of rows have: where no row has more than most columns, those of AVX2, because
+// lanesOf is how many lanes the vectors of rows have: where no row has more than those of AVX2, these, because
 // wide ones would be loaded and stored in part.
-func lanesOf(cols, most int) int {
-	if cols <= most {
+func lanesOf(cols int) int {
+	if cols <= narrow {
 		return narrow
 	}
 	return kernel.Lanes()

@@ -12,10 +12,8 @@ import (
 // applies gamma [cols] (nil for none); invrms [rows] is kept for the gradient.
 // y may be x. Zhang and Sennrich, "Root Mean Square Layer Normalization" (2019).
 func RMSNorm[T kernel.Float](rows, cols int, x, gamma []T, eps float64, y, invrms []T) {
-	if kernel.HasVectors[T]() && rows > 0 && gamma != nil {
-		n := lanesOf(cols, narrow)
-		vecRmsNormRows(n, rows, kernel.Ptr32(x), cols/n, cols%n, firstLanes(n, cols%n), 1/float32(cols), float32(eps),
-			kernel.Ptr32(gamma), kernel.Ptr32(y), kernel.Ptr32(invrms), 4*cols)
+	if kernel.HasVectors[T]() && gamma != nil {
+		rmsNormRows(rows, cols, kernel.As32(x), kernel.As32(gamma), eps, kernel.As32(y), kernel.As32(invrms))
 		return
 	}
 	elementwise.DotRows(rows, cols, x, x, invrms)
@@ -30,6 +28,19 @@ func RMSNorm[T kernel.Float](rows, cols int, x, gamma []T, eps float64, y, invrm
 	}
 }
 
+// rmsNormRows is RMSNorm in vectors.
+func rmsNormRows(rows, cols int, x, gamma []float32, eps float64, y, invrms []float32) {
+	var s rowStats
+	n := lanesOf(cols)
+	w := width{cols / n, cols % n, firstLanes(n, cols%n)}
+	for r, step := 0, blockRows(cols); r < rows; r += step {
+		count, at := min(step, rows-r), r*cols
+		vecRowSquares(n, count, &x[at], w.vectors, w.rest, w.tail, 1/float32(cols), &s.scale[0], 4*cols)
+		s.keep(count, eps, nil, invrms[r:])
+		vecRmsNormApply(n, count, &x[at], w.vectors, w.rest, w.tail, &s.scale[0], &gamma[0], &y[at], 4*cols)
+	}
+}
+
 // RMSNormGrad overwrites dx, and writes or adds dgamma (nil where it is not
 // wanted, as gamma may be). dx may be dy.
 func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamma []T, accumulate bool) {
@@ -37,7 +48,7 @@ func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamm
 		clear(dgamma)
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil {
-		n := lanesOf(cols, narrow)
+		n := lanesOf(cols)
 		norm.InFours(rows, func(r, rows int) {
 			run := vecRmsNormGradRows
 			if rows%4 == 0 {

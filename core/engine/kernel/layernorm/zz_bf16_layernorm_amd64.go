@@ -2,15 +2,25 @@
 
 package layernorm
 
-// halfLayerNormRowsBF16 normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+// halfRowMomentsBF16 finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
 //
 //go:noescape
-func halfLayerNormRowsBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *uint16, mean *float32, invstd *float32, bytes int)
+func halfRowMomentsBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
 
-// halfRmsNormRowsBF16 normalises rows of bytes. inverse is 1 over their number of elements.
+// halfLayerNormApplyBF16 computes y = (x−mean)·invstd·gamma + beta of rows of bytes. Of each row's mean and invstd as many are read as make fours.
 //
 //go:noescape
-func halfRmsNormRowsBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *uint16, invrms *float32, bytes int)
+func halfLayerNormApplyBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *uint16, bytes int)
+
+// halfRowSquaresBF16 finds the mean square of each row of bytes. inverse is 1 over their number of elements.
+//
+//go:noescape
+func halfRowSquaresBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
+
+// halfRmsNormApplyBF16 computes y = x·invrms·gamma of rows of bytes. Of each row's invrms as many are read as make fours.
+//
+//go:noescape
+func halfRmsNormApplyBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *uint16, bytes int)
 
 // halfLayerNormGradFoursBF16 overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
 //

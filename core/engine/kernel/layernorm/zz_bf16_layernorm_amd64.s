@@ -2,260 +2,189 @@
 
 #include "textflag.h"
 
-DATA layerNormOneBF16<>+0(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+4(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+8(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+12(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+16(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+20(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+24(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+28(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+32(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+36(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+40(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+44(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+48(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+52(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+56(SB)/4, $0x3f800000
-DATA layerNormOneBF16<>+60(SB)/4, $0x3f800000
-GLOBL layerNormOneBF16<>(SB), RODATA|NOPTR, $64
-
-// func halfLayerNormRowsBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *uint16, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·halfLayerNormRowsBF16(SB), NOSPLIT, $0-112
-	MOVQ mean+88(FP), AX
-	MOVQ invstd+96(FP), CX
+// func halfRowMomentsBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3, MMX+
+TEXT ·halfRowMomentsBF16(SB), NOSPLIT, $0-80
+	MOVQ mean+56(FP), AX
+	MOVQ variance+64(FP), CX
 	MOVQ rows+0(FP), DX
 	MOVQ x+8(FP), BX
 
 rows:
-	MOVQ          bytes+104(FP), SI
-	MOVQ          BX, R8
-	LEAQ          (BX)(SI*1), DI
-	CMPQ          DX, $0x01
-	CMOVQGT       DI, R8
-	MOVQ          R8, R9
-	LEAQ          (R8)(SI*1), DI
-	CMPQ          DX, $0x02
-	CMOVQGT       DI, R9
-	MOVQ          R9, DI
-	LEAQ          (R9)(SI*1), SI
-	CMPQ          DX, $0x03
-	CMOVQGT       SI, DI
-	MOVQ          y+80(FP), SI
-	MOVQ          x+8(FP), R10
-	SUBQ          R10, SI
-	ADDQ          BX, SI
-	MOVQ          bytes+104(FP), R10
-	LEAQ          (BX)(R10*4), R11
-	CMPQ          R10, $0x00001000
-	CMOVQGT       BX, R11
-	MOVQ          head+40(FP), R10
-	KMOVW         R10, K1
-	VPMOVZXWD.Z   (BX), K1, Z0
-	VPSLLD        $0x10, Z0, Z0
-	VPMOVZXWD.Z   (R8), K1, Z1
-	VPSLLD        $0x10, Z1, Z1
-	VPMOVZXWD.Z   (R9), K1, Z2
-	VPSLLD        $0x10, Z2, Z2
-	VPMOVZXWD.Z   (DI), K1, Z3
-	VPSLLD        $0x10, Z3, Z3
-	VEXTRACTF64X4 $0x01, Z0, Y4
-	VADDPS        Y0, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X0
-	VADDPS        X4, X0, X0
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VADDPS        Y1, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X1
-	VADDPS        X4, X1, X1
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y2, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X2
-	VADDPS        X4, X2, X2
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y3, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X3
-	VADDPS        X4, X3, X3
-	VUNPCKHPS     X1, X0, X4
-	VUNPCKLPS     X1, X0, X0
-	VADDPS        X4, X0, X0
-	VUNPCKHPS     X3, X2, X1
-	VUNPCKLPS     X3, X2, X2
-	VADDPS        X1, X2, X2
-	VUNPCKHPD     X2, X0, X1
-	VUNPCKLPD     X2, X0, X0
-	VADDPS        X1, X0, X0
-	VBROADCASTSS  share+48(FP), Z1
-	VMULPS        X1, X0, X0
-	VPERMILPS     $0x00, X0, X1
-	VBROADCASTSS  X1, Z1
-	VPERMILPS     $0x55, X0, X2
-	VBROADCASTSS  X2, Z2
-	VPERMILPS     $0xaa, X0, X3
-	VBROADCASTSS  X3, Z3
-	VPERMILPS     $0xff, X0, X4
-	VBROADCASTSS  X4, Z4
-	VPXORD        Z5, Z5, Z5
-	VPXORD        Z6, Z6, Z6
-	VPXORD        Z7, Z7, Z7
-	VPXORD        Z8, Z8, Z8
-	VPXORD        Z9, Z9, Z9
-	VPXORD        Z10, Z10, Z10
-	VPXORD        Z11, Z11, Z11
-	VPXORD        Z12, Z12, Z12
-	MOVQ          vectors+16(FP), R12
-	XORQ          R10, R10
+	MOVQ         bytes+72(FP), SI
+	MOVQ         BX, R8
+	LEAQ         (BX)(SI*1), DI
+	CMPQ         DX, $0x01
+	CMOVQGT      DI, R8
+	MOVQ         R8, R9
+	LEAQ         (R8)(SI*1), DI
+	CMPQ         DX, $0x02
+	CMOVQGT      DI, R9
+	MOVQ         R9, DI
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         DX, $0x03
+	CMOVQGT      SI, DI
+	MOVQ         bytes+72(FP), SI
+	LEAQ         (BX)(SI*4), R10
+	CMPQ         SI, $0x00001000
+	CMOVQGT      BX, R10
+	MOVQ         head+40(FP), SI
+	KMOVW        SI, K1
+	VPMOVZXWD.Z  (BX), K1, Z0
+	VPSLLD       $0x10, Z0, Z0
+	VPMOVZXWD.Z  (R8), K1, Z1
+	VPSLLD       $0x10, Z1, Z1
+	VPMOVZXWD.Z  (R9), K1, Z2
+	VPSLLD       $0x10, Z2, Z2
+	VPMOVZXWD.Z  (DI), K1, Z3
+	VPSLLD       $0x10, Z3, Z3
+	VUNPCKHPS    X1, X0, X4
+	VUNPCKLPS    X1, X0, X0
+	VADDPS       X4, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VUNPCKLPS    X3, X2, X2
+	VADDPS       X1, X2, X2
+	VUNPCKHPD    X2, X0, X1
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X1, X0, X0
+	VBROADCASTSS share+48(FP), Z1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x00, X0, X1
+	VBROADCASTSS X1, Z1
+	VPERMILPS    $0x55, X0, X2
+	VBROADCASTSS X2, Z2
+	VPERMILPS    $0xaa, X0, X3
+	VBROADCASTSS X3, Z3
+	VPERMILPS    $0xff, X0, X4
+	VBROADCASTSS X4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	VPXORD       Z12, Z12, Z12
+	MOVQ         vectors+16(FP), R11
+	XORQ         SI, SI
 
 moments:
-	DECQ        R12
+	DECQ        R11
 	JL          momentsTail
-	PREFETCHT0  (R11)(R10*4)
-	PREFETCHT0  64(R11)(R10*4)
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	VPMOVZXWD   (BX)(R10*1), Z13
+	PREFETCHT0  (R10)(SI*4)
+	PREFETCHT0  64(R10)(SI*4)
+	VPMOVZXWD   (BX)(SI*1), Z13
 	VPSLLD      $0x10, Z13, Z13
 	VSUBPS      Z1, Z13, Z13
 	VADDPS      Z13, Z5, Z5
 	VFMADD231PS Z13, Z13, Z9
-	VPMOVZXWD   (R8)(R10*1), Z13
+	VPMOVZXWD   (R8)(SI*1), Z13
 	VPSLLD      $0x10, Z13, Z13
 	VSUBPS      Z2, Z13, Z13
 	VADDPS      Z13, Z6, Z6
 	VFMADD231PS Z13, Z13, Z10
-	VPMOVZXWD   (R9)(R10*1), Z13
+	VPMOVZXWD   (R9)(SI*1), Z13
 	VPSLLD      $0x10, Z13, Z13
 	VSUBPS      Z3, Z13, Z13
 	VADDPS      Z13, Z7, Z7
 	VFMADD231PS Z13, Z13, Z11
-	VPMOVZXWD   (DI)(R10*1), Z13
+	VPMOVZXWD   (DI)(SI*1), Z13
 	VPSLLD      $0x10, Z13, Z13
 	VSUBPS      Z4, Z13, Z13
 	VADDPS      Z13, Z8, Z8
 	VFMADD231PS Z13, Z13, Z12
-	ADDQ        $0x20, R10
+	ADDQ        $0x20, SI
 	JMP         moments
 
 momentsTail:
-	MOVQ        rest+24(FP), R12
-	TESTQ       R12, R12
+	MOVQ        rest+24(FP), R11
+	TESTQ       R11, R11
 	JZ          momentsDone
-	MOVQ        tail+32(FP), R12
-	KMOVW       R12, K1
-	MOVQ        tail+32(FP), R12
-	KMOVW       R12, K1
-	PREFETCHT0  (R11)(R10*4)
-	PREFETCHT0  64(R11)(R10*4)
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	VPMOVZXWD.Z (BX)(R10*1), K1, Z13
+	MOVQ        tail+32(FP), R11
+	KMOVW       R11, K1
+	MOVQ        tail+32(FP), R11
+	KMOVW       R11, K1
+	PREFETCHT0  (R10)(SI*4)
+	PREFETCHT0  64(R10)(SI*4)
+	VPMOVZXWD.Z (BX)(SI*1), K1, Z13
 	VPSLLD      $0x10, Z13, Z13
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K2
+	MOVQ        tail+32(FP), BX
+	KMOVW       BX, K2
 	VBLENDMPS   Z13, Z1, K2, Z13
 	VSUBPS      Z1, Z13, Z13
 	VADDPS      Z13, Z5, Z5
 	VFMADD231PS Z13, Z13, Z9
-	VPMOVZXWD.Z (R8)(R10*1), K1, Z1
+	VPMOVZXWD.Z (R8)(SI*1), K1, Z1
 	VPSLLD      $0x10, Z1, Z1
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K2
+	MOVQ        tail+32(FP), BX
+	KMOVW       BX, K2
 	VBLENDMPS   Z1, Z2, K2, Z1
 	VSUBPS      Z2, Z1, Z1
 	VADDPS      Z1, Z6, Z6
 	VFMADD231PS Z1, Z1, Z10
-	VPMOVZXWD.Z (R9)(R10*1), K1, Z1
+	VPMOVZXWD.Z (R9)(SI*1), K1, Z1
 	VPSLLD      $0x10, Z1, Z1
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K2
+	MOVQ        tail+32(FP), BX
+	KMOVW       BX, K2
 	VBLENDMPS   Z1, Z3, K2, Z1
 	VSUBPS      Z3, Z1, Z1
 	VADDPS      Z1, Z7, Z7
 	VFMADD231PS Z1, Z1, Z11
-	VPMOVZXWD.Z (DI)(R10*1), K1, Z1
+	VPMOVZXWD.Z (DI)(SI*1), K1, Z1
 	VPSLLD      $0x10, Z1, Z1
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
+	MOVQ        tail+32(FP), BX
+	KMOVW       BX, K1
 	VBLENDMPS   Z1, Z4, K1, Z1
 	VSUBPS      Z4, Z1, Z1
 	VADDPS      Z1, Z8, Z8
 	VFMADD231PS Z1, Z1, Z12
 
 momentsDone:
+	VUNPCKHPS     Z6, Z5, Z1
+	VUNPCKLPS     Z6, Z5, Z5
+	VADDPS        Z1, Z5, Z5
+	VUNPCKHPS     Z8, Z7, Z1
+	VUNPCKLPS     Z8, Z7, Z7
+	VADDPS        Z1, Z7, Z7
+	VUNPCKHPD     Z7, Z5, Z1
+	VUNPCKLPD     Z7, Z5, Z5
+	VADDPS        Z1, Z5, Z5
 	VEXTRACTF64X4 $0x01, Z5, Y1
 	VADDPS        Y5, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X2
 	VADDPS        X1, X2, X2
-	VEXTRACTF64X4 $0x01, Z6, Y1
-	VADDPS        Y6, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X3
-	VADDPS        X1, X3, X3
-	VEXTRACTF64X4 $0x01, Z7, Y1
-	VADDPS        Y7, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VEXTRACTF64X4 $0x01, Z8, Y1
-	VADDPS        Y8, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X13
-	VADDPS        X1, X13, X13
-	VUNPCKHPS     X3, X2, X1
-	VUNPCKLPS     X3, X2, X2
-	VADDPS        X1, X2, X2
-	VUNPCKHPS     X13, X4, X1
-	VUNPCKLPS     X13, X4, X4
-	VADDPS        X1, X4, X4
-	VUNPCKHPD     X4, X2, X1
-	VUNPCKLPD     X4, X2, X2
-	VADDPS        X1, X2, X2
+	VUNPCKHPS     Z10, Z9, Z1
+	VUNPCKLPS     Z10, Z9, Z9
+	VADDPS        Z1, Z9, Z9
+	VUNPCKHPS     Z12, Z11, Z1
+	VUNPCKLPS     Z12, Z11, Z11
+	VADDPS        Z1, Z11, Z11
+	VUNPCKHPD     Z11, Z9, Z1
+	VUNPCKLPD     Z11, Z9, Z9
+	VADDPS        Z1, Z9, Z9
 	VEXTRACTF64X4 $0x01, Z9, Y1
 	VADDPS        Y9, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X3
-	VADDPS        X1, X3, X3
-	VEXTRACTF64X4 $0x01, Z10, Y1
-	VADDPS        Y10, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VEXTRACTF64X4 $0x01, Z11, Y1
-	VADDPS        Y11, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X13
-	VADDPS        X1, X13, X13
-	VEXTRACTF64X4 $0x01, Z12, Y1
-	VADDPS        Y12, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X14
-	VADDPS        X1, X14, X14
-	VUNPCKHPS     X4, X3, X1
-	VUNPCKLPS     X4, X3, X3
-	VADDPS        X1, X3, X3
-	VUNPCKHPS     X14, X13, X1
-	VUNPCKLPS     X14, X13, X13
-	VADDPS        X1, X13, X13
-	VUNPCKHPD     X13, X3, X1
-	VUNPCKLPD     X13, X3, X3
 	VADDPS        X1, X3, X3
 	VBROADCASTSS  inverse+52(FP), Z1
 	VMULPS        X1, X2, X2
 	VMULPS        X1, X3, X3
 	VADDPS        X2, X0, X0
 	VFNMADD231PS  X2, X2, X3
-	VBROADCASTSS  eps+56(FP), Z1
-	VADDPS        X1, X3, X3
-	VSQRTPS       X3, X3
-	VMOVUPS       layerNormOneBF16<>+0(SB), X1
-	VDIVPS        X3, X1, X1
 	CMPQ          DX, $0x04
 	JL            few1
 	VMOVUPS       X0, (AX)
 	JMP           kept1
 
 few1:
-	VMOVUPS X0, X2
+	VMOVUPS X0, X1
 	TESTQ   $0x00000002, DX
 	JZ      one1
 	VMOVLPS X0, (AX)
-	VPSRLDQ $0x08, X0, X2
+	VPSRLDQ $0x08, X0, X1
 	TESTQ   $0x00000001, DX
 	JZ      kept1
-	VMOVSS  X2, 8(AX)
+	VMOVSS  X1, 8(AX)
 	JMP     kept1
 
 one1:
@@ -265,84 +194,108 @@ kept1:
 	ADDQ    $0x10, AX
 	CMPQ    DX, $0x04
 	JL      few2
-	VMOVUPS X1, (CX)
+	VMOVUPS X3, (CX)
 	JMP     kept2
 
 few2:
-	VMOVUPS X1, X2
+	VMOVUPS X3, X0
 	TESTQ   $0x00000002, DX
 	JZ      one2
-	VMOVLPS X1, (CX)
-	VPSRLDQ $0x08, X1, X2
+	VMOVLPS X3, (CX)
+	VPSRLDQ $0x08, X3, X0
 	TESTQ   $0x00000001, DX
 	JZ      kept2
-	VMOVSS  X2, 8(CX)
+	VMOVSS  X0, 8(CX)
 	JMP     kept2
 
 one2:
-	VMOVSS X1, (CX)
+	VMOVSS X3, (CX)
 
 kept2:
+	ADDQ $0x10, CX
+	MOVQ DI, BX
+	MOVQ bytes+72(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func halfLayerNormApplyBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *uint16, bytes int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV
+TEXT ·halfLayerNormApplyBF16(SB), NOSPLIT, $0-88
+	MOVQ mean+40(FP), AX
+	MOVQ invstd+48(FP), CX
+	MOVQ gamma+56(FP), DX
+	MOVQ beta+64(FP), BX
+	MOVQ rows+0(FP), SI
+	MOVQ x+8(FP), DI
+
+rows:
+	MOVQ         bytes+80(FP), R8
+	MOVQ         DI, R10
+	LEAQ         (DI)(R8*1), R9
+	CMPQ         SI, $0x01
+	CMOVQGT      R9, R10
+	MOVQ         R10, R11
+	LEAQ         (R10)(R8*1), R9
+	CMPQ         SI, $0x02
+	CMOVQGT      R9, R11
+	MOVQ         R11, R9
+	LEAQ         (R11)(R8*1), R8
+	CMPQ         SI, $0x03
+	CMOVQGT      R8, R9
+	MOVQ         y+72(FP), R8
+	MOVQ         x+8(FP), R12
+	SUBQ         R12, R8
+	VBROADCASTSS (AX), Z0
+	VBROADCASTSS 4(AX), Z1
+	VBROADCASTSS 8(AX), Z2
+	VBROADCASTSS 12(AX), Z3
+	ADDQ         $0x10, AX
+	VBROADCASTSS (CX), Z4
+	VBROADCASTSS 4(CX), Z5
+	VBROADCASTSS 8(CX), Z6
+	VBROADCASTSS 12(CX), Z7
 	ADDQ         $0x10, CX
-	VPERMILPS    $0x00, X0, X2
-	VBROADCASTSS X2, Z2
-	VPERMILPS    $0x55, X0, X3
-	VBROADCASTSS X3, Z3
-	VPERMILPS    $0xaa, X0, X4
-	VBROADCASTSS X4, Z4
-	VPERMILPS    $0xff, X0, X0
-	VBROADCASTSS X0, Z0
-	VPERMILPS    $0x00, X1, X13
-	VBROADCASTSS X13, Z13
-	VPERMILPS    $0x55, X1, X14
-	VBROADCASTSS X14, Z14
-	VPERMILPS    $0xaa, X1, X15
-	VBROADCASTSS X15, Z15
-	VPERMILPS    $0xff, X1, X1
-	VBROADCASTSS X1, Z1
-	MOVQ         y+80(FP), SI
-	MOVQ         x+8(FP), R10
-	SUBQ         R10, SI
-	MOVQ         gamma+64(FP), R10
-	MOVQ         beta+72(FP), R11
 	MOVQ         vectors+16(FP), R13
 	XORQ         R12, R12
 
 apply:
 	DECQ          R13
 	JL            applyTail
-	VMOVUPS       (R10)(R12*2), Z16
-	VMOVUPS       (R11)(R12*2), Z17
-	VPMOVZXWD     (BX)(R12*1), Z18
-	VPSLLD        $0x10, Z18, Z18
-	VSUBPS        Z2, Z18, Z18
-	VMULPS        Z13, Z18, Z18
-	VFMADD213PS   Z17, Z16, Z18
-	VPMOVZXWD     (R8)(R12*1), Z19
-	VPSLLD        $0x10, Z19, Z19
-	VSUBPS        Z3, Z19, Z19
-	VMULPS        Z14, Z19, Z19
-	VFMADD213PS   Z17, Z16, Z19
-	VPMOVZXWD     (R9)(R12*1), Z20
-	VPSLLD        $0x10, Z20, Z20
-	VSUBPS        Z4, Z20, Z20
-	VMULPS        Z15, Z20, Z20
-	VFMADD213PS   Z17, Z16, Z20
-	VPMOVZXWD     (DI)(R12*1), Z21
-	VPSLLD        $0x10, Z21, Z21
-	VSUBPS        Z0, Z21, Z21
-	VMULPS        Z1, Z21, Z21
-	VFMADD213PS   Z17, Z16, Z21
-	BYTE $0x62; BYTE $0xa2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z18, Y18
-	VMOVUPS       Y18, (BX)(SI*1)
-	BYTE $0x62; BYTE $0xa2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xdb // VCVTNEPS2BF16 Z19, Y19
-	VMOVUPS       Y19, (R8)(SI*1)
-	BYTE $0x62; BYTE $0xa2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xe4 // VCVTNEPS2BF16 Z20, Y20
-	VMOVUPS       Y20, (R9)(SI*1)
-	BYTE $0x62; BYTE $0xa2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xed // VCVTNEPS2BF16 Z21, Y21
-	VMOVUPS       Y21, (DI)(SI*1)
+	VMOVUPS       (DX)(R12*2), Z8
+	VMOVUPS       (BX)(R12*2), Z9
+	VPMOVZXWD     (DI)(R12*1), Z10
+	VPSLLD        $0x10, Z10, Z10
+	VSUBPS        Z0, Z10, Z10
+	VMULPS        Z4, Z10, Z10
+	VFMADD213PS   Z9, Z8, Z10
+	VPMOVZXWD     (R10)(R12*1), Z11
+	VPSLLD        $0x10, Z11, Z11
+	VSUBPS        Z1, Z11, Z11
+	VMULPS        Z5, Z11, Z11
+	VFMADD213PS   Z9, Z8, Z11
+	VPMOVZXWD     (R11)(R12*1), Z12
+	VPSLLD        $0x10, Z12, Z12
+	VSUBPS        Z2, Z12, Z12
+	VMULPS        Z6, Z12, Z12
+	VFMADD213PS   Z9, Z8, Z12
+	VPMOVZXWD     (R9)(R12*1), Z13
+	VPSLLD        $0x10, Z13, Z13
+	VSUBPS        Z3, Z13, Z13
+	VMULPS        Z7, Z13, Z13
+	VFMADD213PS   Z9, Z8, Z13
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z10, Y10
+	VMOVUPS       Y10, (DI)(R8*1)
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xdb // VCVTNEPS2BF16 Z11, Y11
+	VMOVUPS       Y11, (R10)(R8*1)
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xe4 // VCVTNEPS2BF16 Z12, Y12
+	VMOVUPS       Y12, (R11)(R8*1)
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xed // VCVTNEPS2BF16 Z13, Y13
+	VMOVUPS       Y13, (R9)(R8*1)
 	ADDQ          $0x20, R12
-	ADDQ          $0x20, SI
+	ADDQ          $0x20, R8
 	JMP           apply
 
 applyTail:
@@ -353,73 +306,55 @@ applyTail:
 	KMOVW         R13, K1
 	MOVQ          tail+32(FP), R13
 	KMOVW         R13, K2
-	VMOVUPS.Z     (R10)(R12*2), K1, Z16
-	VMOVUPS.Z     (R11)(R12*2), K1, Z17
-	VPMOVZXWD.Z   (BX)(R12*1), K2, Z18
-	VPSLLD        $0x10, Z18, Z18
-	VSUBPS        Z2, Z18, Z18
-	VMULPS        Z13, Z18, Z18
-	VFMADD213PS   Z17, Z16, Z18
-	VPMOVZXWD.Z   (R8)(R12*1), K2, Z2
+	VMOVUPS.Z     (DX)(R12*2), K1, Z8
+	VMOVUPS.Z     (BX)(R12*2), K1, Z9
+	VPMOVZXWD.Z   (DI)(R12*1), K2, Z10
+	VPSLLD        $0x10, Z10, Z10
+	VSUBPS        Z0, Z10, Z10
+	VMULPS        Z4, Z10, Z10
+	VFMADD213PS   Z9, Z8, Z10
+	VPMOVZXWD.Z   (R10)(R12*1), K2, Z0
+	VPSLLD        $0x10, Z0, Z0
+	VSUBPS        Z1, Z0, Z0
+	VMULPS        Z5, Z0, Z0
+	VFMADD213PS   Z9, Z8, Z0
+	VPMOVZXWD.Z   (R11)(R12*1), K2, Z1
+	VPSLLD        $0x10, Z1, Z1
+	VSUBPS        Z2, Z1, Z1
+	VMULPS        Z6, Z1, Z1
+	VFMADD213PS   Z9, Z8, Z1
+	VPMOVZXWD.Z   (R9)(R12*1), K2, Z2
 	VPSLLD        $0x10, Z2, Z2
 	VSUBPS        Z3, Z2, Z2
-	VMULPS        Z14, Z2, Z2
-	VFMADD213PS   Z17, Z16, Z2
-	VPMOVZXWD.Z   (R9)(R12*1), K2, Z3
-	VPSLLD        $0x10, Z3, Z3
-	VSUBPS        Z4, Z3, Z3
-	VMULPS        Z15, Z3, Z3
-	VFMADD213PS   Z17, Z16, Z3
-	VPMOVZXWD.Z   (DI)(R12*1), K2, Z4
-	VPSLLD        $0x10, Z4, Z4
-	VSUBPS        Z0, Z4, Z4
-	VMULPS        Z1, Z4, Z4
-	VFMADD213PS   Z17, Z16, Z4
-	BYTE $0x62; BYTE $0xa2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z18, Y18
-	VMOVDQU16     Y18, K2, (BX)(SI*1)
+	VMULPS        Z7, Z2, Z2
+	VFMADD213PS   Z9, Z8, Z2
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z10, Y10
+	VMOVDQU16     Y10, K2, (DI)(R8*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc0 // VCVTNEPS2BF16 Z0, Y0
+	VMOVDQU16     Y0, K2, (R10)(R8*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
+	VMOVDQU16     Y1, K2, (R11)(R8*1)
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z2, Y2
-	VMOVDQU16     Y2, K2, (R8)(SI*1)
-	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xdb // VCVTNEPS2BF16 Z3, Y3
-	VMOVDQU16     Y3, K2, (R9)(SI*1)
-	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xe4 // VCVTNEPS2BF16 Z4, Y4
-	VMOVDQU16     Y4, K2, (DI)(SI*1)
+	VMOVDQU16     Y2, K2, (R9)(R8*1)
 
 applyDone:
-	MOVQ DI, BX
-	MOVQ bytes+104(FP), SI
-	ADDQ SI, BX
-	SUBQ $0x04, DX
+	MOVQ R9, DI
+	MOVQ bytes+80(FP), R8
+	ADDQ R8, DI
+	SUBQ $0x04, SI
 	JG   rows
 	VZEROUPPER
 	RET
 
-DATA rmsNormOneBF16<>+0(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+4(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+8(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+12(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+16(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+20(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+24(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+28(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+32(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+36(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+40(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+44(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+48(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+52(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+56(SB)/4, $0x3f800000
-DATA rmsNormOneBF16<>+60(SB)/4, $0x3f800000
-GLOBL rmsNormOneBF16<>(SB), RODATA|NOPTR, $64
-
-// func halfRmsNormRowsBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *uint16, invrms *float32, bytes int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV, MMX+
-TEXT ·halfRmsNormRowsBF16(SB), NOSPLIT, $0-80
-	MOVQ invrms+64(FP), AX
+// func halfRowSquaresBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
+// Requires: AVX, AVX512F, AVX512VL, CMOV, MMX+
+TEXT ·halfRowSquaresBF16(SB), NOSPLIT, $0-64
+	MOVQ squares+48(FP), AX
 	MOVQ rows+0(FP), CX
 	MOVQ x+8(FP), DX
 
 rows:
-	MOVQ    bytes+72(FP), BX
+	MOVQ    bytes+56(FP), BX
 	MOVQ    DX, DI
 	LEAQ    (DX)(BX*1), SI
 	CMPQ    CX, $0x01
@@ -436,163 +371,164 @@ rows:
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	MOVQ    bytes+72(FP), BX
+	MOVQ    bytes+56(FP), BX
 	LEAQ    (DX)(BX*4), R9
 	CMPQ    BX, $0x00001000
 	CMOVQGT DX, R9
-	MOVQ    y+56(FP), BX
-	MOVQ    x+8(FP), R10
-	SUBQ    R10, BX
-	ADDQ    DX, BX
-	MOVQ    vectors+16(FP), R11
-	XORQ    R10, R10
+	MOVQ    vectors+16(FP), R10
+	XORQ    BX, BX
 
 squares:
-	DECQ        R11
+	DECQ        R10
 	JL          squaresTail
-	PREFETCHT0  (R9)(R10*4)
-	PREFETCHT0  64(R9)(R10*4)
-	PREFETCHT0  (BX)(R10*4)
-	PREFETCHT0  64(BX)(R10*4)
-	VPMOVZXWD   (DX)(R10*1), Z4
+	PREFETCHT0  (R9)(BX*4)
+	PREFETCHT0  64(R9)(BX*4)
+	VPMOVZXWD   (DX)(BX*1), Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z0
-	VPMOVZXWD   (DI)(R10*1), Z4
+	VPMOVZXWD   (DI)(BX*1), Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z1
-	VPMOVZXWD   (R8)(R10*1), Z4
+	VPMOVZXWD   (R8)(BX*1), Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z2
-	VPMOVZXWD   (SI)(R10*1), Z4
+	VPMOVZXWD   (SI)(BX*1), Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z3
-	ADDQ        $0x20, R10
+	ADDQ        $0x20, BX
 	JMP         squares
 
 squaresTail:
-	MOVQ        rest+24(FP), R11
-	TESTQ       R11, R11
+	MOVQ        rest+24(FP), R10
+	TESTQ       R10, R10
 	JZ          squaresDone
-	MOVQ        tail+32(FP), R11
-	KMOVW       R11, K1
-	MOVQ        tail+32(FP), R11
-	KMOVW       R11, K1
-	PREFETCHT0  (R9)(R10*4)
-	PREFETCHT0  64(R9)(R10*4)
-	PREFETCHT0  (BX)(R10*4)
-	PREFETCHT0  64(BX)(R10*4)
-	VPMOVZXWD.Z (DX)(R10*1), K1, Z4
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	PREFETCHT0  (R9)(BX*4)
+	PREFETCHT0  64(R9)(BX*4)
+	VPMOVZXWD.Z (DX)(BX*1), K1, Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z0
-	VPMOVZXWD.Z (DI)(R10*1), K1, Z4
+	VPMOVZXWD.Z (DI)(BX*1), K1, Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z1
-	VPMOVZXWD.Z (R8)(R10*1), K1, Z4
+	VPMOVZXWD.Z (R8)(BX*1), K1, Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z2
-	VPMOVZXWD.Z (SI)(R10*1), K1, Z4
+	VPMOVZXWD.Z (SI)(BX*1), K1, Z4
 	VPSLLD      $0x10, Z4, Z4
 	VFMADD231PS Z4, Z4, Z3
 
 squaresDone:
+	VUNPCKHPS     Z1, Z0, Z4
+	VUNPCKLPS     Z1, Z0, Z0
+	VADDPS        Z4, Z0, Z0
+	VUNPCKHPS     Z3, Z2, Z4
+	VUNPCKLPS     Z3, Z2, Z2
+	VADDPS        Z4, Z2, Z2
+	VUNPCKHPD     Z2, Z0, Z4
+	VUNPCKLPD     Z2, Z0, Z0
+	VADDPS        Z4, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y4
 	VADDPS        Y0, Y4, Y4
 	VEXTRACTF32X4 $0x01, Y4, X5
 	VADDPS        X4, X5, X5
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VADDPS        Y1, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X6
-	VADDPS        X4, X6, X6
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y2, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X7
-	VADDPS        X4, X7, X7
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y3, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X8
-	VADDPS        X4, X8, X8
-	VUNPCKHPS     X6, X5, X4
-	VUNPCKLPS     X6, X5, X5
-	VADDPS        X4, X5, X5
-	VUNPCKHPS     X8, X7, X4
-	VUNPCKLPS     X8, X7, X7
-	VADDPS        X4, X7, X7
-	VUNPCKHPD     X7, X5, X4
-	VUNPCKLPD     X7, X5, X5
-	VADDPS        X4, X5, X5
 	VBROADCASTSS  inverse+40(FP), Z4
 	VMULPS        X4, X5, X5
-	VBROADCASTSS  eps+44(FP), Z4
-	VADDPS        X4, X5, X5
-	VSQRTPS       X5, X5
-	VMOVUPS       rmsNormOneBF16<>+0(SB), X4
-	VDIVPS        X5, X4, X4
 	CMPQ          CX, $0x04
 	JL            few3
-	VMOVUPS       X4, (AX)
+	VMOVUPS       X5, (AX)
 	JMP           kept3
 
 few3:
-	VMOVUPS X4, X5
+	VMOVUPS X5, X4
 	TESTQ   $0x00000002, CX
 	JZ      one3
-	VMOVLPS X4, (AX)
-	VPSRLDQ $0x08, X4, X5
+	VMOVLPS X5, (AX)
+	VPSRLDQ $0x08, X5, X4
 	TESTQ   $0x00000001, CX
 	JZ      kept3
-	VMOVSS  X5, 8(AX)
+	VMOVSS  X4, 8(AX)
 	JMP     kept3
 
 one3:
-	VMOVSS X4, (AX)
+	VMOVSS X5, (AX)
 
 kept3:
+	ADDQ $0x10, AX
+	MOVQ SI, DX
+	MOVQ bytes+56(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x04, CX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func halfRmsNormApplyBF16(rows int, x *uint16, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *uint16, bytes int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV
+TEXT ·halfRmsNormApplyBF16(SB), NOSPLIT, $0-72
+	MOVQ invrms+40(FP), AX
+	MOVQ gamma+48(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
+
+rows:
+	MOVQ         bytes+64(FP), SI
+	MOVQ         BX, R8
+	LEAQ         (BX)(SI*1), DI
+	CMPQ         DX, $0x01
+	CMOVQGT      DI, R8
+	MOVQ         R8, R9
+	LEAQ         (R8)(SI*1), DI
+	CMPQ         DX, $0x02
+	CMOVQGT      DI, R9
+	MOVQ         R9, DI
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         DX, $0x03
+	CMOVQGT      SI, DI
+	MOVQ         y+56(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	VBROADCASTSS (AX), Z0
+	VBROADCASTSS 4(AX), Z1
+	VBROADCASTSS 8(AX), Z2
+	VBROADCASTSS 12(AX), Z3
 	ADDQ         $0x10, AX
-	VPERMILPS    $0x00, X4, X5
-	VBROADCASTSS X5, Z5
-	VPERMILPS    $0x55, X4, X6
-	VBROADCASTSS X6, Z6
-	VPERMILPS    $0xaa, X4, X7
-	VBROADCASTSS X7, Z7
-	VPERMILPS    $0xff, X4, X4
-	VBROADCASTSS X4, Z4
-	MOVQ         y+56(FP), BX
-	MOVQ         x+8(FP), R9
-	SUBQ         R9, BX
-	MOVQ         gamma+48(FP), R9
 	MOVQ         vectors+16(FP), R11
 	XORQ         R10, R10
 
 apply:
 	DECQ          R11
 	JL            applyTail
-	VMOVUPS       (R9)(R10*2), Z8
-	VPMOVZXWD     (DX)(R10*1), Z9
-	VPSLLD        $0x10, Z9, Z9
-	VMULPS        Z5, Z9, Z9
-	VMULPS        Z8, Z9, Z9
-	VPMOVZXWD     (DI)(R10*1), Z10
-	VPSLLD        $0x10, Z10, Z10
-	VMULPS        Z6, Z10, Z10
-	VMULPS        Z8, Z10, Z10
-	VPMOVZXWD     (R8)(R10*1), Z11
-	VPSLLD        $0x10, Z11, Z11
-	VMULPS        Z7, Z11, Z11
-	VMULPS        Z8, Z11, Z11
-	VPMOVZXWD     (SI)(R10*1), Z12
-	VPSLLD        $0x10, Z12, Z12
-	VMULPS        Z4, Z12, Z12
-	VMULPS        Z8, Z12, Z12
-	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z9, Y9
-	VMOVUPS       Y9, (DX)(BX*1)
-	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z10, Y10
-	VMOVUPS       Y10, (DI)(BX*1)
-	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xdb // VCVTNEPS2BF16 Z11, Y11
-	VMOVUPS       Y11, (R8)(BX*1)
-	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xe4 // VCVTNEPS2BF16 Z12, Y12
-	VMOVUPS       Y12, (SI)(BX*1)
+	VMOVUPS       (CX)(R10*2), Z4
+	VPMOVZXWD     (BX)(R10*1), Z5
+	VPSLLD        $0x10, Z5, Z5
+	VMULPS        Z0, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VPMOVZXWD     (R8)(R10*1), Z6
+	VPSLLD        $0x10, Z6, Z6
+	VMULPS        Z1, Z6, Z6
+	VMULPS        Z4, Z6, Z6
+	VPMOVZXWD     (R9)(R10*1), Z7
+	VPSLLD        $0x10, Z7, Z7
+	VMULPS        Z2, Z7, Z7
+	VMULPS        Z4, Z7, Z7
+	VPMOVZXWD     (DI)(R10*1), Z8
+	VPSLLD        $0x10, Z8, Z8
+	VMULPS        Z3, Z8, Z8
+	VMULPS        Z4, Z8, Z8
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xed // VCVTNEPS2BF16 Z5, Y5
+	VMOVUPS       Y5, (BX)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xf6 // VCVTNEPS2BF16 Z6, Y6
+	VMOVUPS       Y6, (R8)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xff // VCVTNEPS2BF16 Z7, Y7
+	VMOVUPS       Y7, (R9)(SI*1)
+	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc0 // VCVTNEPS2BF16 Z8, Y8
+	VMOVUPS       Y8, (DI)(SI*1)
 	ADDQ          $0x20, R10
-	ADDQ          $0x20, BX
+	ADDQ          $0x20, SI
 	JMP           apply
 
 applyTail:
@@ -603,37 +539,37 @@ applyTail:
 	KMOVW         R11, K1
 	MOVQ          tail+32(FP), R11
 	KMOVW         R11, K2
-	VMOVUPS.Z     (R9)(R10*2), K1, Z8
-	VPMOVZXWD.Z   (DX)(R10*1), K2, Z9
-	VPSLLD        $0x10, Z9, Z9
-	VMULPS        Z5, Z9, Z9
-	VMULPS        Z8, Z9, Z9
-	VPMOVZXWD.Z   (DI)(R10*1), K2, Z5
+	VMOVUPS.Z     (CX)(R10*2), K1, Z4
+	VPMOVZXWD.Z   (BX)(R10*1), K2, Z5
 	VPSLLD        $0x10, Z5, Z5
-	VMULPS        Z6, Z5, Z5
-	VMULPS        Z8, Z5, Z5
-	VPMOVZXWD.Z   (R8)(R10*1), K2, Z6
-	VPSLLD        $0x10, Z6, Z6
-	VMULPS        Z7, Z6, Z6
-	VMULPS        Z8, Z6, Z6
-	VPMOVZXWD.Z   (SI)(R10*1), K2, Z7
-	VPSLLD        $0x10, Z7, Z7
-	VMULPS        Z4, Z7, Z7
-	VMULPS        Z8, Z7, Z7
-	BYTE $0x62; BYTE $0x52; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z9, Y9
-	VMOVDQU16     Y9, K2, (DX)(BX*1)
+	VMULPS        Z0, Z5, Z5
+	VMULPS        Z4, Z5, Z5
+	VPMOVZXWD.Z   (R8)(R10*1), K2, Z0
+	VPSLLD        $0x10, Z0, Z0
+	VMULPS        Z1, Z0, Z0
+	VMULPS        Z4, Z0, Z0
+	VPMOVZXWD.Z   (R9)(R10*1), K2, Z1
+	VPSLLD        $0x10, Z1, Z1
+	VMULPS        Z2, Z1, Z1
+	VMULPS        Z4, Z1, Z1
+	VPMOVZXWD.Z   (DI)(R10*1), K2, Z2
+	VPSLLD        $0x10, Z2, Z2
+	VMULPS        Z3, Z2, Z2
+	VMULPS        Z4, Z2, Z2
 	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xed // VCVTNEPS2BF16 Z5, Y5
-	VMOVDQU16     Y5, K2, (DI)(BX*1)
-	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xf6 // VCVTNEPS2BF16 Z6, Y6
-	VMOVDQU16     Y6, K2, (R8)(BX*1)
-	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xff // VCVTNEPS2BF16 Z7, Y7
-	VMOVDQU16     Y7, K2, (SI)(BX*1)
+	VMOVDQU16     Y5, K2, (BX)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc0 // VCVTNEPS2BF16 Z0, Y0
+	VMOVDQU16     Y0, K2, (R8)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
+	VMOVDQU16     Y1, K2, (R9)(SI*1)
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xd2 // VCVTNEPS2BF16 Z2, Y2
+	VMOVDQU16     Y2, K2, (DI)(SI*1)
 
 applyDone:
-	MOVQ SI, DX
-	MOVQ bytes+72(FP), BX
-	ADDQ BX, DX
-	SUBQ $0x04, CX
+	MOVQ DI, BX
+	MOVQ bytes+64(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
 	JG   rows
 	VZEROUPPER
 	RET

@@ -4,14 +4,19 @@ package layernorm
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecLayerNormRows normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
-func vecLayerNormRows(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int) {
-	layerNormRowsNEON(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, gamma, beta, y, mean, invstd, bytes)
+// vecLayerNormApply computes y = (x−mean)·invstd·gamma + beta of rows of bytes. Of each row's mean and invstd as many are read as make fours.
+func vecLayerNormApply(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int) {
+	layerNormApplyNEON(rows, x, vectors, rest, uintptr(tail), mean, invstd, gamma, beta, y, bytes)
 }
 
-// vecRmsNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecRmsNormRows(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int) {
-	rmsNormRowsNEON(rows, x, vectors, rest, uintptr(tail), inverse, eps, gamma, y, invrms, bytes)
+// vecRowSquares finds the mean square of each row of bytes. inverse is 1 over their number of elements.
+func vecRowSquares(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, squares *float32, bytes int) {
+	rowSquaresNEON(rows, x, vectors, rest, uintptr(tail), inverse, squares, bytes)
+}
+
+// vecRmsNormApply computes y = x·invrms·gamma of rows of bytes. Of each row's invrms as many are read as make fours.
+func vecRmsNormApply(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, invrms *float32, gamma *float32, y *float32, bytes int) {
+	rmsNormApplyNEON(rows, x, vectors, rest, uintptr(tail), invrms, gamma, y, bytes)
 }
 
 // vecLayerNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
@@ -34,13 +39,23 @@ func vecRmsNormGradRows(lanes int, rows int, x *float32, dy *float32, invrms *fl
 	rmsNormGradRowsNEON(rows, x, dy, invrms, vectors, rest, uintptr(tail), inverse, gamma, dgamma, dx, bytes)
 }
 
-// vecHalfLayerNormRows normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
-func vecHalfLayerNormRows(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *uint16, mean *float32, invstd *float32, bytes int) {
+// vecHalfRowMoments finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecHalfRowMoments(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, mean *float32, variance *float32, bytes int) {
 	kernel.NoVectors()
 }
 
-// vecHalfRmsNormRows normalises rows of bytes. inverse is 1 over their number of elements.
-func vecHalfRmsNormRows(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, inverse float32, eps float32, gamma *float32, y *uint16, invrms *float32, bytes int) {
+// vecHalfLayerNormApply computes y = (x−mean)·invstd·gamma + beta of rows of bytes. Of each row's mean and invstd as many are read as make fours.
+func vecHalfLayerNormApply(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, mean *float32, invstd *float32, gamma *float32, beta *float32, y *uint16, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecHalfRowSquares finds the mean square of each row of bytes. inverse is 1 over their number of elements.
+func vecHalfRowSquares(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, inverse float32, squares *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecHalfRmsNormApply computes y = x·invrms·gamma of rows of bytes. Of each row's invrms as many are read as make fours.
+func vecHalfRmsNormApply(rows int, x *uint16, vectors int, rest int, tail kernel.Mask, invrms *float32, gamma *float32, y *uint16, bytes int) {
 	kernel.NoVectors()
 }
 

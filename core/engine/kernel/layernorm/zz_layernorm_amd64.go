@@ -2,15 +2,20 @@
 
 package layernorm
 
-// layerNormRowsAVX2 normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+// layerNormApplyAVX2 computes y = (x−mean)·invstd·gamma + beta of rows of bytes. Of each row's mean and invstd as many are read as make fours.
 //
 //go:noescape
-func layerNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+func layerNormApplyAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 
-// rmsNormRowsAVX2 normalises rows of bytes. inverse is 1 over their number of elements.
+// rowSquaresAVX2 finds the mean square of each row of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
-func rmsNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+func rowSquaresAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
+
+// rmsNormApplyAVX2 computes y = x·invrms·gamma of rows of bytes. Of each row's invrms as many are read as make fours.
+//
+//go:noescape
+func rmsNormApplyAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *float32, bytes int)
 
 // layerNormGradFoursAVX2 overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
 //
@@ -32,15 +37,20 @@ func layerNormGradRowsAVX2(rows int, x *float32, dy *float32, mean *float32, inv
 //go:noescape
 func rmsNormGradRowsAVX2(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int)
 
-// layerNormRowsAVX512 normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+// layerNormApplyAVX512 computes y = (x−mean)·invstd·gamma + beta of rows of bytes. Of each row's mean and invstd as many are read as make fours.
 //
 //go:noescape
-func layerNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+func layerNormApplyAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 
-// rmsNormRowsAVX512 normalises rows of bytes. inverse is 1 over their number of elements.
+// rowSquaresAVX512 finds the mean square of each row of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
-func rmsNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+func rowSquaresAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
+
+// rmsNormApplyAVX512 computes y = x·invrms·gamma of rows of bytes. Of each row's invrms as many are read as make fours.
+//
+//go:noescape
+func rmsNormApplyAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *float32, bytes int)
 
 // layerNormGradFoursAVX512 overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
 //

@@ -2,301 +2,73 @@
 
 #include "textflag.h"
 
-DATA layerNormOneAVX2<>+0(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+4(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+8(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+12(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+16(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+20(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+24(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+28(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+32(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+36(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+40(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+44(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+48(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+52(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+56(SB)/4, $0x3f800000
-DATA layerNormOneAVX2<>+60(SB)/4, $0x3f800000
-GLOBL layerNormOneAVX2<>(SB), RODATA|NOPTR, $64
-
-// func layerNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·layerNormRowsAVX2(SB), NOSPLIT, $0-112
-	MOVQ mean+88(FP), AX
-	MOVQ invstd+96(FP), CX
-	MOVQ rows+0(FP), DX
-	MOVQ x+8(FP), BX
+// func layerNormApplyAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
+// Requires: AVX, CMOV, FMA3
+TEXT ·layerNormApplyAVX2(SB), NOSPLIT, $0-88
+	MOVQ mean+40(FP), AX
+	MOVQ invstd+48(FP), CX
+	MOVQ gamma+56(FP), DX
+	MOVQ beta+64(FP), BX
+	MOVQ rows+0(FP), SI
+	MOVQ x+8(FP), DI
 
 rows:
-	MOVQ         bytes+104(FP), SI
-	MOVQ         BX, R8
-	LEAQ         (BX)(SI*1), DI
-	CMPQ         DX, $0x01
-	CMOVQGT      DI, R8
-	MOVQ         R8, R9
-	LEAQ         (R8)(SI*1), DI
-	CMPQ         DX, $0x02
-	CMOVQGT      DI, R9
-	MOVQ         R9, DI
-	LEAQ         (R9)(SI*1), SI
-	CMPQ         DX, $0x03
-	CMOVQGT      SI, DI
-	MOVQ         y+80(FP), SI
-	MOVQ         x+8(FP), R10
-	SUBQ         R10, SI
-	ADDQ         BX, SI
-	MOVQ         bytes+104(FP), R10
-	LEAQ         (BX)(R10*4), R11
-	CMPQ         R10, $0x00001000
-	CMOVQGT      BX, R11
-	MOVQ         head+40(FP), R10
-	VMOVUPS      (R10), Y0
-	VMASKMOVPS   (BX), Y0, Y1
-	VMASKMOVPS   (R8), Y0, Y2
-	VMASKMOVPS   (R9), Y0, Y3
-	VMASKMOVPS   (DI), Y0, Y0
-	VEXTRACTF128 $0x01, Y1, X4
-	VADDPS       X1, X4, X4
-	VEXTRACTF128 $0x01, Y2, X1
-	VADDPS       X2, X1, X1
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X3, X2, X2
-	VEXTRACTF128 $0x01, Y0, X3
-	VADDPS       X0, X3, X3
-	VUNPCKHPS    X1, X4, X0
-	VUNPCKLPS    X1, X4, X4
-	VADDPS       X0, X4, X4
-	VUNPCKHPS    X3, X2, X0
-	VUNPCKLPS    X3, X2, X2
-	VADDPS       X0, X2, X2
-	VUNPCKHPD    X2, X4, X0
-	VUNPCKLPD    X2, X4, X4
-	VADDPS       X0, X4, X4
-	VBROADCASTSS share+48(FP), Y0
-	VMULPS       X0, X4, X4
-	VPERMILPS    $0x00, X4, X0
-	VBROADCASTSS X0, Y0
-	VPERMILPS    $0x55, X4, X1
-	VBROADCASTSS X1, Y1
-	VPERMILPS    $0xaa, X4, X2
-	VBROADCASTSS X2, Y2
-	VPERMILPS    $0xff, X4, X3
-	VBROADCASTSS X3, Y3
-	VXORPS       Y5, Y5, Y5
-	VXORPS       Y6, Y6, Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
-	VXORPS       Y10, Y10, Y10
-	VXORPS       Y11, Y11, Y11
-	VXORPS       Y12, Y12, Y12
-	MOVQ         vectors+16(FP), R12
-	XORQ         R10, R10
-
-moments:
-	DECQ        R12
-	JL          momentsTail
-	PREFETCHT0  (R11)(R10*4)
-	PREFETCHT0  64(R11)(R10*4)
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	VMOVUPS     (BX)(R10*1), Y13
-	VSUBPS      Y0, Y13, Y13
-	VADDPS      Y13, Y5, Y5
-	VFMADD231PS Y13, Y13, Y9
-	VMOVUPS     (R8)(R10*1), Y13
-	VSUBPS      Y1, Y13, Y13
-	VADDPS      Y13, Y6, Y6
-	VFMADD231PS Y13, Y13, Y10
-	VMOVUPS     (R9)(R10*1), Y13
-	VSUBPS      Y2, Y13, Y13
-	VADDPS      Y13, Y7, Y7
-	VFMADD231PS Y13, Y13, Y11
-	VMOVUPS     (DI)(R10*1), Y13
-	VSUBPS      Y3, Y13, Y13
-	VADDPS      Y13, Y8, Y8
-	VFMADD231PS Y13, Y13, Y12
-	ADDQ        $0x20, R10
-	JMP         moments
-
-momentsTail:
-	MOVQ        rest+24(FP), R12
-	TESTQ       R12, R12
-	JZ          momentsDone
-	MOVQ        tail+32(FP), R12
-	VMOVUPS     (R12), Y13
-	PREFETCHT0  (R11)(R10*4)
-	PREFETCHT0  64(R11)(R10*4)
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	MOVQ        tail+32(FP), SI
-	VMOVUPS     (SI), Y14
-	VMASKMOVPS  (BX)(R10*1), Y14, Y13
-	VBLENDVPS   Y14, Y13, Y0, Y13
-	VSUBPS      Y0, Y13, Y13
-	VADDPS      Y13, Y5, Y5
-	VFMADD231PS Y13, Y13, Y9
-	MOVQ        tail+32(FP), SI
-	VMOVUPS     (SI), Y13
-	VMASKMOVPS  (R8)(R10*1), Y13, Y0
-	VBLENDVPS   Y13, Y0, Y1, Y0
-	VSUBPS      Y1, Y0, Y0
-	VADDPS      Y0, Y6, Y6
-	VFMADD231PS Y0, Y0, Y10
-	MOVQ        tail+32(FP), SI
-	VMOVUPS     (SI), Y1
-	VMASKMOVPS  (R9)(R10*1), Y1, Y0
-	VBLENDVPS   Y1, Y0, Y2, Y0
-	VSUBPS      Y2, Y0, Y0
-	VADDPS      Y0, Y7, Y7
-	VFMADD231PS Y0, Y0, Y11
-	MOVQ        tail+32(FP), SI
-	VMOVUPS     (SI), Y1
-	VMASKMOVPS  (DI)(R10*1), Y1, Y0
-	VBLENDVPS   Y1, Y0, Y3, Y0
-	VSUBPS      Y3, Y0, Y0
-	VADDPS      Y0, Y8, Y8
-	VFMADD231PS Y0, Y0, Y12
-
-momentsDone:
-	VEXTRACTF128 $0x01, Y5, X0
-	VADDPS       X5, X0, X0
-	VEXTRACTF128 $0x01, Y6, X1
-	VADDPS       X6, X1, X1
-	VEXTRACTF128 $0x01, Y7, X2
-	VADDPS       X7, X2, X2
-	VEXTRACTF128 $0x01, Y8, X3
-	VADDPS       X8, X3, X3
-	VUNPCKHPS    X1, X0, X5
-	VUNPCKLPS    X1, X0, X0
-	VADDPS       X5, X0, X0
-	VUNPCKHPS    X3, X2, X1
-	VUNPCKLPS    X3, X2, X2
-	VADDPS       X1, X2, X2
-	VUNPCKHPD    X2, X0, X1
-	VUNPCKLPD    X2, X0, X0
-	VADDPS       X1, X0, X0
-	VEXTRACTF128 $0x01, Y9, X1
-	VADDPS       X9, X1, X1
-	VEXTRACTF128 $0x01, Y10, X2
-	VADDPS       X10, X2, X2
-	VEXTRACTF128 $0x01, Y11, X3
-	VADDPS       X11, X3, X3
-	VEXTRACTF128 $0x01, Y12, X5
-	VADDPS       X12, X5, X5
-	VUNPCKHPS    X2, X1, X6
-	VUNPCKLPS    X2, X1, X1
-	VADDPS       X6, X1, X1
-	VUNPCKHPS    X5, X3, X2
-	VUNPCKLPS    X5, X3, X3
-	VADDPS       X2, X3, X3
-	VUNPCKHPD    X3, X1, X2
-	VUNPCKLPD    X3, X1, X1
-	VADDPS       X2, X1, X1
-	VBROADCASTSS inverse+52(FP), Y2
-	VMULPS       X2, X0, X0
-	VMULPS       X2, X1, X1
-	VADDPS       X0, X4, X4
-	VFNMADD231PS X0, X0, X1
-	VBROADCASTSS eps+56(FP), Y0
-	VADDPS       X0, X1, X1
-	VSQRTPS      X1, X1
-	VMOVUPS      layerNormOneAVX2<>+0(SB), X0
-	VDIVPS       X1, X0, X0
-	CMPQ         DX, $0x04
-	JL           few1
-	VMOVUPS      X4, (AX)
-	JMP          kept1
-
-few1:
-	VMOVUPS X4, X1
-	TESTQ   $0x00000002, DX
-	JZ      one1
-	VMOVLPS X4, (AX)
-	VPSRLDQ $0x08, X4, X1
-	TESTQ   $0x00000001, DX
-	JZ      kept1
-	VMOVSS  X1, 8(AX)
-	JMP     kept1
-
-one1:
-	VMOVSS X4, (AX)
-
-kept1:
-	ADDQ    $0x10, AX
-	CMPQ    DX, $0x04
-	JL      few2
-	VMOVUPS X0, (CX)
-	JMP     kept2
-
-few2:
-	VMOVUPS X0, X1
-	TESTQ   $0x00000002, DX
-	JZ      one2
-	VMOVLPS X0, (CX)
-	VPSRLDQ $0x08, X0, X1
-	TESTQ   $0x00000001, DX
-	JZ      kept2
-	VMOVSS  X1, 8(CX)
-	JMP     kept2
-
-one2:
-	VMOVSS X0, (CX)
-
-kept2:
+	MOVQ         bytes+80(FP), R8
+	MOVQ         DI, R10
+	LEAQ         (DI)(R8*1), R9
+	CMPQ         SI, $0x01
+	CMOVQGT      R9, R10
+	MOVQ         R10, R11
+	LEAQ         (R10)(R8*1), R9
+	CMPQ         SI, $0x02
+	CMOVQGT      R9, R11
+	MOVQ         R11, R9
+	LEAQ         (R11)(R8*1), R8
+	CMPQ         SI, $0x03
+	CMOVQGT      R8, R9
+	MOVQ         y+72(FP), R8
+	MOVQ         x+8(FP), R12
+	SUBQ         R12, R8
+	VBROADCASTSS (AX), Y0
+	VBROADCASTSS 4(AX), Y1
+	VBROADCASTSS 8(AX), Y2
+	VBROADCASTSS 12(AX), Y3
+	ADDQ         $0x10, AX
+	VBROADCASTSS (CX), Y4
+	VBROADCASTSS 4(CX), Y5
+	VBROADCASTSS 8(CX), Y6
+	VBROADCASTSS 12(CX), Y7
 	ADDQ         $0x10, CX
-	VPERMILPS    $0x00, X4, X1
-	VBROADCASTSS X1, Y1
-	VPERMILPS    $0x55, X4, X2
-	VBROADCASTSS X2, Y2
-	VPERMILPS    $0xaa, X4, X3
-	VBROADCASTSS X3, Y3
-	VPERMILPS    $0xff, X4, X4
-	VBROADCASTSS X4, Y4
-	VPERMILPS    $0x00, X0, X5
-	VBROADCASTSS X5, Y5
-	VPERMILPS    $0x55, X0, X6
-	VBROADCASTSS X6, Y6
-	VPERMILPS    $0xaa, X0, X7
-	VBROADCASTSS X7, Y7
-	VPERMILPS    $0xff, X0, X0
-	VBROADCASTSS X0, Y0
-	MOVQ         y+80(FP), SI
-	MOVQ         x+8(FP), R10
-	SUBQ         R10, SI
-	MOVQ         gamma+64(FP), R10
-	MOVQ         beta+72(FP), R11
 	MOVQ         vectors+16(FP), R13
 	XORQ         R12, R12
 
 apply:
 	DECQ        R13
 	JL          applyTail
-	VMOVUPS     (R10)(R12*1), Y8
-	VMOVUPS     (R11)(R12*1), Y9
-	VMOVUPS     (BX)(R12*1), Y10
-	VSUBPS      Y1, Y10, Y10
-	VMULPS      Y5, Y10, Y10
+	VMOVUPS     (DX)(R12*1), Y8
+	VMOVUPS     (BX)(R12*1), Y9
+	VMOVUPS     (DI)(R12*1), Y10
+	VSUBPS      Y0, Y10, Y10
+	VMULPS      Y4, Y10, Y10
 	VFMADD213PS Y9, Y8, Y10
-	VMOVUPS     (R8)(R12*1), Y11
-	VSUBPS      Y2, Y11, Y11
-	VMULPS      Y6, Y11, Y11
+	VMOVUPS     (R10)(R12*1), Y11
+	VSUBPS      Y1, Y11, Y11
+	VMULPS      Y5, Y11, Y11
 	VFMADD213PS Y9, Y8, Y11
-	VMOVUPS     (R9)(R12*1), Y12
-	VSUBPS      Y3, Y12, Y12
-	VMULPS      Y7, Y12, Y12
+	VMOVUPS     (R11)(R12*1), Y12
+	VSUBPS      Y2, Y12, Y12
+	VMULPS      Y6, Y12, Y12
 	VFMADD213PS Y9, Y8, Y12
-	VMOVUPS     (DI)(R12*1), Y13
-	VSUBPS      Y4, Y13, Y13
-	VMULPS      Y0, Y13, Y13
+	VMOVUPS     (R9)(R12*1), Y13
+	VSUBPS      Y3, Y13, Y13
+	VMULPS      Y7, Y13, Y13
 	VFMADD213PS Y9, Y8, Y13
-	VMOVUPS     Y10, (BX)(SI*1)
-	VMOVUPS     Y11, (R8)(SI*1)
-	VMOVUPS     Y12, (R9)(SI*1)
-	VMOVUPS     Y13, (DI)(SI*1)
+	VMOVUPS     Y10, (DI)(R8*1)
+	VMOVUPS     Y11, (R10)(R8*1)
+	VMOVUPS     Y12, (R11)(R8*1)
+	VMOVUPS     Y13, (R9)(R8*1)
 	ADDQ        $0x20, R12
-	ADDQ        $0x20, SI
+	ADDQ        $0x20, R8
 	JMP         apply
 
 applyTail:
@@ -305,13 +77,17 @@ applyTail:
 	JZ          applyDone
 	MOVQ        tail+32(FP), R14
 	VMOVUPS     (R14), Y8
-	VMASKMOVPS  (R10)(R12*1), Y8, Y9
-	VMASKMOVPS  (R11)(R12*1), Y8, Y10
-	VMASKMOVPS  (BX)(R12*1), Y8, Y11
-	VSUBPS      Y1, Y11, Y11
-	VMULPS      Y5, Y11, Y11
+	VMASKMOVPS  (DX)(R12*1), Y8, Y9
+	VMASKMOVPS  (BX)(R12*1), Y8, Y10
+	VMASKMOVPS  (DI)(R12*1), Y8, Y11
+	VSUBPS      Y0, Y11, Y11
+	VMULPS      Y4, Y11, Y11
 	VFMADD213PS Y10, Y9, Y11
-	VMASKMOVPS  (R8)(R12*1), Y8, Y1
+	VMASKMOVPS  (R10)(R12*1), Y8, Y0
+	VSUBPS      Y1, Y0, Y0
+	VMULPS      Y5, Y0, Y0
+	VFMADD213PS Y10, Y9, Y0
+	VMASKMOVPS  (R11)(R12*1), Y8, Y1
 	VSUBPS      Y2, Y1, Y1
 	VMULPS      Y6, Y1, Y1
 	VFMADD213PS Y10, Y9, Y1
@@ -319,150 +95,128 @@ applyTail:
 	VSUBPS      Y3, Y2, Y2
 	VMULPS      Y7, Y2, Y2
 	VFMADD213PS Y10, Y9, Y2
-	VMASKMOVPS  (DI)(R12*1), Y8, Y3
-	VSUBPS      Y4, Y3, Y3
-	VMULPS      Y0, Y3, Y3
-	VFMADD213PS Y10, Y9, Y3
 	CMPQ        R13, $0x08
-	JNE         part3
-	VMOVUPS     Y11, (BX)(SI*1)
-	JMP         stored3
+	JNE         part1
+	VMOVUPS     Y11, (DI)(R8*1)
+	JMP         stored1
+
+part1:
+	LEAQ         (DI)(R8*1), DI
+	TESTQ        $0x00000004, R13
+	JZ           without4_1
+	VMOVUPS      X11, (DI)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, DI
+
+without4_1:
+	TESTQ   $0x00000002, R13
+	JZ      without2_1
+	VMOVLPS X11, (DI)
+	VPSRLDQ $0x08, X11, X11
+	ADDQ    $0x08, DI
+
+without2_1:
+	TESTQ  $0x00000001, R13
+	JZ     stored1
+	VMOVSS X11, (DI)
+
+stored1:
+	CMPQ    R13, $0x08
+	JNE     part2
+	VMOVUPS Y0, (R10)(R8*1)
+	JMP     stored2
+
+part2:
+	LEAQ         (R10)(R8*1), DI
+	TESTQ        $0x00000004, R13
+	JZ           without4_2
+	VMOVUPS      X0, (DI)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, DI
+
+without4_2:
+	TESTQ   $0x00000002, R13
+	JZ      without2_2
+	VMOVLPS X0, (DI)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, DI
+
+without2_2:
+	TESTQ  $0x00000001, R13
+	JZ     stored2
+	VMOVSS X0, (DI)
+
+stored2:
+	CMPQ    R13, $0x08
+	JNE     part3
+	VMOVUPS Y1, (R11)(R8*1)
+	JMP     stored3
 
 part3:
-	LEAQ         (BX)(SI*1), BX
+	LEAQ         (R11)(R8*1), DI
 	TESTQ        $0x00000004, R13
 	JZ           without4_3
-	VMOVUPS      X11, (BX)
-	VEXTRACTF128 $0x01, Y11, X11
-	ADDQ         $0x10, BX
+	VMOVUPS      X1, (DI)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, DI
 
 without4_3:
 	TESTQ   $0x00000002, R13
 	JZ      without2_3
-	VMOVLPS X11, (BX)
-	VPSRLDQ $0x08, X11, X11
-	ADDQ    $0x08, BX
+	VMOVLPS X1, (DI)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, DI
 
 without2_3:
 	TESTQ  $0x00000001, R13
 	JZ     stored3
-	VMOVSS X11, (BX)
+	VMOVSS X1, (DI)
 
 stored3:
 	CMPQ    R13, $0x08
 	JNE     part4
-	VMOVUPS Y1, (R8)(SI*1)
+	VMOVUPS Y2, (R9)(R8*1)
 	JMP     stored4
 
 part4:
-	LEAQ         (R8)(SI*1), BX
+	LEAQ         (R9)(R8*1), DI
 	TESTQ        $0x00000004, R13
 	JZ           without4_4
-	VMOVUPS      X1, (BX)
-	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, BX
+	VMOVUPS      X2, (DI)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, DI
 
 without4_4:
 	TESTQ   $0x00000002, R13
 	JZ      without2_4
-	VMOVLPS X1, (BX)
-	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, BX
+	VMOVLPS X2, (DI)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, DI
 
 without2_4:
 	TESTQ  $0x00000001, R13
 	JZ     stored4
-	VMOVSS X1, (BX)
+	VMOVSS X2, (DI)
 
 stored4:
-	CMPQ    R13, $0x08
-	JNE     part5
-	VMOVUPS Y2, (R9)(SI*1)
-	JMP     stored5
-
-part5:
-	LEAQ         (R9)(SI*1), BX
-	TESTQ        $0x00000004, R13
-	JZ           without4_5
-	VMOVUPS      X2, (BX)
-	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, BX
-
-without4_5:
-	TESTQ   $0x00000002, R13
-	JZ      without2_5
-	VMOVLPS X2, (BX)
-	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, BX
-
-without2_5:
-	TESTQ  $0x00000001, R13
-	JZ     stored5
-	VMOVSS X2, (BX)
-
-stored5:
-	CMPQ    R13, $0x08
-	JNE     part6
-	VMOVUPS Y3, (DI)(SI*1)
-	JMP     stored6
-
-part6:
-	LEAQ         (DI)(SI*1), BX
-	TESTQ        $0x00000004, R13
-	JZ           without4_6
-	VMOVUPS      X3, (BX)
-	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, BX
-
-without4_6:
-	TESTQ   $0x00000002, R13
-	JZ      without2_6
-	VMOVLPS X3, (BX)
-	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, BX
-
-without2_6:
-	TESTQ  $0x00000001, R13
-	JZ     stored6
-	VMOVSS X3, (BX)
-
-stored6:
 applyDone:
-	MOVQ DI, BX
-	MOVQ bytes+104(FP), SI
-	ADDQ SI, BX
-	SUBQ $0x04, DX
+	MOVQ R9, DI
+	MOVQ bytes+80(FP), R8
+	ADDQ R8, DI
+	SUBQ $0x04, SI
 	JG   rows
 	VZEROUPPER
 	RET
 
-DATA rmsNormOneAVX2<>+0(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+4(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+8(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+12(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+16(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+20(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+24(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+28(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+32(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+36(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+40(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+44(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+48(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+52(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+56(SB)/4, $0x3f800000
-DATA rmsNormOneAVX2<>+60(SB)/4, $0x3f800000
-GLOBL rmsNormOneAVX2<>(SB), RODATA|NOPTR, $64
-
-// func rmsNormRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
-// Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·rmsNormRowsAVX2(SB), NOSPLIT, $0-80
-	MOVQ invrms+64(FP), AX
+// func rowSquaresAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
+// Requires: AVX, CMOV, FMA3, MMX+
+TEXT ·rowSquaresAVX2(SB), NOSPLIT, $0-64
+	MOVQ squares+48(FP), AX
 	MOVQ rows+0(FP), CX
 	MOVQ x+8(FP), DX
 
 rows:
-	MOVQ    bytes+72(FP), BX
+	MOVQ    bytes+56(FP), BX
 	MOVQ    DX, DI
 	LEAQ    (DX)(BX*1), SI
 	CMPQ    CX, $0x01
@@ -479,137 +233,144 @@ rows:
 	VXORPS  Y1, Y1, Y1
 	VXORPS  Y2, Y2, Y2
 	VXORPS  Y3, Y3, Y3
-	MOVQ    bytes+72(FP), BX
+	MOVQ    bytes+56(FP), BX
 	LEAQ    (DX)(BX*4), R9
 	CMPQ    BX, $0x00001000
 	CMOVQGT DX, R9
-	MOVQ    y+56(FP), BX
-	MOVQ    x+8(FP), R10
-	SUBQ    R10, BX
-	ADDQ    DX, BX
-	MOVQ    vectors+16(FP), R11
-	XORQ    R10, R10
+	MOVQ    vectors+16(FP), R10
+	XORQ    BX, BX
 
 squares:
-	DECQ        R11
+	DECQ        R10
 	JL          squaresTail
-	PREFETCHT0  (R9)(R10*4)
-	PREFETCHT0  64(R9)(R10*4)
-	PREFETCHT0  (BX)(R10*4)
-	PREFETCHT0  64(BX)(R10*4)
-	VMOVUPS     (DX)(R10*1), Y4
+	PREFETCHT0  (R9)(BX*4)
+	PREFETCHT0  64(R9)(BX*4)
+	VMOVUPS     (DX)(BX*1), Y4
 	VFMADD231PS Y4, Y4, Y0
-	VMOVUPS     (DI)(R10*1), Y4
+	VMOVUPS     (DI)(BX*1), Y4
 	VFMADD231PS Y4, Y4, Y1
-	VMOVUPS     (R8)(R10*1), Y4
+	VMOVUPS     (R8)(BX*1), Y4
 	VFMADD231PS Y4, Y4, Y2
-	VMOVUPS     (SI)(R10*1), Y4
+	VMOVUPS     (SI)(BX*1), Y4
 	VFMADD231PS Y4, Y4, Y3
-	ADDQ        $0x20, R10
+	ADDQ        $0x20, BX
 	JMP         squares
 
 squaresTail:
-	MOVQ        rest+24(FP), R11
-	TESTQ       R11, R11
+	MOVQ        rest+24(FP), R10
+	TESTQ       R10, R10
 	JZ          squaresDone
-	MOVQ        tail+32(FP), R11
-	VMOVUPS     (R11), Y4
-	PREFETCHT0  (R9)(R10*4)
-	PREFETCHT0  64(R9)(R10*4)
-	PREFETCHT0  (BX)(R10*4)
-	PREFETCHT0  64(BX)(R10*4)
-	VMASKMOVPS  (DX)(R10*1), Y4, Y5
+	MOVQ        tail+32(FP), R10
+	VMOVUPS     (R10), Y4
+	PREFETCHT0  (R9)(BX*4)
+	PREFETCHT0  64(R9)(BX*4)
+	VMASKMOVPS  (DX)(BX*1), Y4, Y5
 	VFMADD231PS Y5, Y5, Y0
-	VMASKMOVPS  (DI)(R10*1), Y4, Y5
+	VMASKMOVPS  (DI)(BX*1), Y4, Y5
 	VFMADD231PS Y5, Y5, Y1
-	VMASKMOVPS  (R8)(R10*1), Y4, Y5
+	VMASKMOVPS  (R8)(BX*1), Y4, Y5
 	VFMADD231PS Y5, Y5, Y2
-	VMASKMOVPS  (SI)(R10*1), Y4, Y4
+	VMASKMOVPS  (SI)(BX*1), Y4, Y4
 	VFMADD231PS Y4, Y4, Y3
 
 squaresDone:
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X0, X4, X4
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPS       X1, X0, X0
-	VEXTRACTF128 $0x01, Y2, X1
-	VADDPS       X2, X1, X1
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X3, X2, X2
-	VUNPCKHPS    X0, X4, X3
-	VUNPCKLPS    X0, X4, X4
-	VADDPS       X3, X4, X4
-	VUNPCKHPS    X2, X1, X0
-	VUNPCKLPS    X2, X1, X1
+	VUNPCKHPS    Y1, Y0, Y4
+	VUNPCKLPS    Y1, Y0, Y0
+	VADDPS       Y4, Y0, Y0
+	VUNPCKHPS    Y3, Y2, Y1
+	VUNPCKLPS    Y3, Y2, Y2
+	VADDPS       Y1, Y2, Y2
+	VUNPCKHPD    Y2, Y0, Y1
+	VUNPCKLPD    Y2, Y0, Y0
+	VADDPS       Y1, Y0, Y0
+	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X0, X1, X1
-	VUNPCKHPD    X1, X4, X0
-	VUNPCKLPD    X1, X4, X4
-	VADDPS       X0, X4, X4
 	VBROADCASTSS inverse+40(FP), Y0
-	VMULPS       X0, X4, X4
-	VBROADCASTSS eps+44(FP), Y0
-	VADDPS       X0, X4, X4
-	VSQRTPS      X4, X4
-	VMOVUPS      rmsNormOneAVX2<>+0(SB), X0
-	VDIVPS       X4, X0, X0
+	VMULPS       X0, X1, X1
 	CMPQ         CX, $0x04
-	JL           few7
-	VMOVUPS      X0, (AX)
-	JMP          kept7
+	JL           few5
+	VMOVUPS      X1, (AX)
+	JMP          kept5
 
-few7:
-	VMOVUPS X0, X1
+few5:
+	VMOVUPS X1, X0
 	TESTQ   $0x00000002, CX
-	JZ      one7
-	VMOVLPS X0, (AX)
-	VPSRLDQ $0x08, X0, X1
+	JZ      one5
+	VMOVLPS X1, (AX)
+	VPSRLDQ $0x08, X1, X0
 	TESTQ   $0x00000001, CX
-	JZ      kept7
-	VMOVSS  X1, 8(AX)
-	JMP     kept7
+	JZ      kept5
+	VMOVSS  X0, 8(AX)
+	JMP     kept5
 
-one7:
-	VMOVSS X0, (AX)
+one5:
+	VMOVSS X1, (AX)
 
-kept7:
+kept5:
+	ADDQ $0x10, AX
+	MOVQ SI, DX
+	MOVQ bytes+56(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x04, CX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func rmsNormApplyAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *float32, bytes int)
+// Requires: AVX, CMOV
+TEXT ·rmsNormApplyAVX2(SB), NOSPLIT, $0-72
+	MOVQ invrms+40(FP), AX
+	MOVQ gamma+48(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
+
+rows:
+	MOVQ         bytes+64(FP), SI
+	MOVQ         BX, R8
+	LEAQ         (BX)(SI*1), DI
+	CMPQ         DX, $0x01
+	CMOVQGT      DI, R8
+	MOVQ         R8, R9
+	LEAQ         (R8)(SI*1), DI
+	CMPQ         DX, $0x02
+	CMOVQGT      DI, R9
+	MOVQ         R9, DI
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         DX, $0x03
+	CMOVQGT      SI, DI
+	MOVQ         y+56(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	VBROADCASTSS (AX), Y0
+	VBROADCASTSS 4(AX), Y1
+	VBROADCASTSS 8(AX), Y2
+	VBROADCASTSS 12(AX), Y3
 	ADDQ         $0x10, AX
-	VPERMILPS    $0x00, X0, X1
-	VBROADCASTSS X1, Y1
-	VPERMILPS    $0x55, X0, X2
-	VBROADCASTSS X2, Y2
-	VPERMILPS    $0xaa, X0, X3
-	VBROADCASTSS X3, Y3
-	VPERMILPS    $0xff, X0, X0
-	VBROADCASTSS X0, Y0
-	MOVQ         y+56(FP), BX
-	MOVQ         x+8(FP), R9
-	SUBQ         R9, BX
-	MOVQ         gamma+48(FP), R9
 	MOVQ         vectors+16(FP), R11
 	XORQ         R10, R10
 
 apply:
 	DECQ    R11
 	JL      applyTail
-	VMOVUPS (R9)(R10*1), Y4
-	VMOVUPS (DX)(R10*1), Y5
-	VMULPS  Y1, Y5, Y5
+	VMOVUPS (CX)(R10*1), Y4
+	VMOVUPS (BX)(R10*1), Y5
+	VMULPS  Y0, Y5, Y5
 	VMULPS  Y4, Y5, Y5
-	VMOVUPS (DI)(R10*1), Y6
-	VMULPS  Y2, Y6, Y6
+	VMOVUPS (R8)(R10*1), Y6
+	VMULPS  Y1, Y6, Y6
 	VMULPS  Y4, Y6, Y6
-	VMOVUPS (R8)(R10*1), Y7
-	VMULPS  Y3, Y7, Y7
+	VMOVUPS (R9)(R10*1), Y7
+	VMULPS  Y2, Y7, Y7
 	VMULPS  Y4, Y7, Y7
-	VMOVUPS (SI)(R10*1), Y8
-	VMULPS  Y0, Y8, Y8
+	VMOVUPS (DI)(R10*1), Y8
+	VMULPS  Y3, Y8, Y8
 	VMULPS  Y4, Y8, Y8
-	VMOVUPS Y5, (DX)(BX*1)
-	VMOVUPS Y6, (DI)(BX*1)
-	VMOVUPS Y7, (R8)(BX*1)
-	VMOVUPS Y8, (SI)(BX*1)
+	VMOVUPS Y5, (BX)(SI*1)
+	VMOVUPS Y6, (R8)(SI*1)
+	VMOVUPS Y7, (R9)(SI*1)
+	VMOVUPS Y8, (DI)(SI*1)
 	ADDQ    $0x20, R10
-	ADDQ    $0x20, BX
+	ADDQ    $0x20, SI
 	JMP     apply
 
 applyTail:
@@ -618,128 +379,128 @@ applyTail:
 	JZ         applyDone
 	MOVQ       tail+32(FP), R12
 	VMOVUPS    (R12), Y4
-	VMASKMOVPS (R9)(R10*1), Y4, Y5
-	VMASKMOVPS (DX)(R10*1), Y4, Y6
-	VMULPS     Y1, Y6, Y6
+	VMASKMOVPS (CX)(R10*1), Y4, Y5
+	VMASKMOVPS (BX)(R10*1), Y4, Y6
+	VMULPS     Y0, Y6, Y6
 	VMULPS     Y5, Y6, Y6
-	VMASKMOVPS (DI)(R10*1), Y4, Y1
+	VMASKMOVPS (R8)(R10*1), Y4, Y0
+	VMULPS     Y1, Y0, Y0
+	VMULPS     Y5, Y0, Y0
+	VMASKMOVPS (R9)(R10*1), Y4, Y1
 	VMULPS     Y2, Y1, Y1
 	VMULPS     Y5, Y1, Y1
-	VMASKMOVPS (R8)(R10*1), Y4, Y2
+	VMASKMOVPS (DI)(R10*1), Y4, Y2
 	VMULPS     Y3, Y2, Y2
 	VMULPS     Y5, Y2, Y2
-	VMASKMOVPS (SI)(R10*1), Y4, Y3
-	VMULPS     Y0, Y3, Y3
-	VMULPS     Y5, Y3, Y3
 	CMPQ       R11, $0x08
-	JNE        part8
-	VMOVUPS    Y6, (DX)(BX*1)
-	JMP        stored8
+	JNE        part6
+	VMOVUPS    Y6, (BX)(SI*1)
+	JMP        stored6
+
+part6:
+	LEAQ         (BX)(SI*1), BX
+	TESTQ        $0x00000004, R11
+	JZ           without4_6
+	VMOVUPS      X6, (BX)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, BX
+
+without4_6:
+	TESTQ   $0x00000002, R11
+	JZ      without2_6
+	VMOVLPS X6, (BX)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, BX
+
+without2_6:
+	TESTQ  $0x00000001, R11
+	JZ     stored6
+	VMOVSS X6, (BX)
+
+stored6:
+	CMPQ    R11, $0x08
+	JNE     part7
+	VMOVUPS Y0, (R8)(SI*1)
+	JMP     stored7
+
+part7:
+	LEAQ         (R8)(SI*1), BX
+	TESTQ        $0x00000004, R11
+	JZ           without4_7
+	VMOVUPS      X0, (BX)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, BX
+
+without4_7:
+	TESTQ   $0x00000002, R11
+	JZ      without2_7
+	VMOVLPS X0, (BX)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, BX
+
+without2_7:
+	TESTQ  $0x00000001, R11
+	JZ     stored7
+	VMOVSS X0, (BX)
+
+stored7:
+	CMPQ    R11, $0x08
+	JNE     part8
+	VMOVUPS Y1, (R9)(SI*1)
+	JMP     stored8
 
 part8:
-	LEAQ         (DX)(BX*1), DX
+	LEAQ         (R9)(SI*1), BX
 	TESTQ        $0x00000004, R11
 	JZ           without4_8
-	VMOVUPS      X6, (DX)
-	VEXTRACTF128 $0x01, Y6, X6
-	ADDQ         $0x10, DX
+	VMOVUPS      X1, (BX)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, BX
 
 without4_8:
 	TESTQ   $0x00000002, R11
 	JZ      without2_8
-	VMOVLPS X6, (DX)
-	VPSRLDQ $0x08, X6, X6
-	ADDQ    $0x08, DX
+	VMOVLPS X1, (BX)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, BX
 
 without2_8:
 	TESTQ  $0x00000001, R11
 	JZ     stored8
-	VMOVSS X6, (DX)
+	VMOVSS X1, (BX)
 
 stored8:
 	CMPQ    R11, $0x08
 	JNE     part9
-	VMOVUPS Y1, (DI)(BX*1)
+	VMOVUPS Y2, (DI)(SI*1)
 	JMP     stored9
 
 part9:
-	LEAQ         (DI)(BX*1), DX
+	LEAQ         (DI)(SI*1), BX
 	TESTQ        $0x00000004, R11
 	JZ           without4_9
-	VMOVUPS      X1, (DX)
-	VEXTRACTF128 $0x01, Y1, X1
-	ADDQ         $0x10, DX
+	VMOVUPS      X2, (BX)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, BX
 
 without4_9:
 	TESTQ   $0x00000002, R11
 	JZ      without2_9
-	VMOVLPS X1, (DX)
-	VPSRLDQ $0x08, X1, X1
-	ADDQ    $0x08, DX
+	VMOVLPS X2, (BX)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, BX
 
 without2_9:
 	TESTQ  $0x00000001, R11
 	JZ     stored9
-	VMOVSS X1, (DX)
+	VMOVSS X2, (BX)
 
 stored9:
-	CMPQ    R11, $0x08
-	JNE     part10
-	VMOVUPS Y2, (R8)(BX*1)
-	JMP     stored10
-
-part10:
-	LEAQ         (R8)(BX*1), DX
-	TESTQ        $0x00000004, R11
-	JZ           without4_10
-	VMOVUPS      X2, (DX)
-	VEXTRACTF128 $0x01, Y2, X2
-	ADDQ         $0x10, DX
-
-without4_10:
-	TESTQ   $0x00000002, R11
-	JZ      without2_10
-	VMOVLPS X2, (DX)
-	VPSRLDQ $0x08, X2, X2
-	ADDQ    $0x08, DX
-
-without2_10:
-	TESTQ  $0x00000001, R11
-	JZ     stored10
-	VMOVSS X2, (DX)
-
-stored10:
-	CMPQ    R11, $0x08
-	JNE     part11
-	VMOVUPS Y3, (SI)(BX*1)
-	JMP     stored11
-
-part11:
-	LEAQ         (SI)(BX*1), DX
-	TESTQ        $0x00000004, R11
-	JZ           without4_11
-	VMOVUPS      X3, (DX)
-	VEXTRACTF128 $0x01, Y3, X3
-	ADDQ         $0x10, DX
-
-without4_11:
-	TESTQ   $0x00000002, R11
-	JZ      without2_11
-	VMOVLPS X3, (DX)
-	VPSRLDQ $0x08, X3, X3
-	ADDQ    $0x08, DX
-
-without2_11:
-	TESTQ  $0x00000001, R11
-	JZ     stored11
-	VMOVSS X3, (DX)
-
-stored11:
 applyDone:
-	MOVQ SI, DX
-	MOVQ bytes+72(FP), BX
-	ADDQ BX, DX
-	SUBQ $0x04, CX
+	MOVQ DI, BX
+	MOVQ bytes+64(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
 	JG   rows
 	VZEROUPPER
 	RET
@@ -909,57 +670,57 @@ sumsTail:
 	VMULPS       Y13, Y8, Y8
 	VADDPS       Y8, Y10, Y10
 	CMPQ         R15, $0x08
-	JNE          part12
+	JNE          part10
 	VMOVUPS      Y10, (R12)(R14*1)
-	JMP          stored12
+	JMP          stored10
 
-part12:
+part10:
 	LEAQ         (R12)(R14*1), SI
 	TESTQ        $0x00000004, R15
-	JZ           without4_12
+	JZ           without4_10
 	VMOVUPS      X10, (SI)
 	VEXTRACTF128 $0x01, Y10, X10
 	ADDQ         $0x10, SI
 
-without4_12:
+without4_10:
 	TESTQ   $0x00000002, R15
-	JZ      without2_12
+	JZ      without2_10
 	VMOVLPS X10, (SI)
 	VPSRLDQ $0x08, X10, X10
 	ADDQ    $0x08, SI
 
-without2_12:
+without2_10:
 	TESTQ  $0x00000001, R15
-	JZ     stored12
+	JZ     stored10
 	VMOVSS X10, (SI)
 
-stored12:
+stored10:
 	CMPQ    R15, $0x08
-	JNE     part13
+	JNE     part11
 	VMOVUPS Y11, (R13)(R14*1)
-	JMP     stored13
+	JMP     stored11
 
-part13:
+part11:
 	LEAQ         (R13)(R14*1), SI
 	TESTQ        $0x00000004, R15
-	JZ           without4_13
+	JZ           without4_11
 	VMOVUPS      X11, (SI)
 	VEXTRACTF128 $0x01, Y11, X11
 	ADDQ         $0x10, SI
 
-without4_13:
+without4_11:
 	TESTQ   $0x00000002, R15
-	JZ      without2_13
+	JZ      without2_11
 	VMOVLPS X11, (SI)
 	VPSRLDQ $0x08, X11, X11
 	ADDQ    $0x08, SI
 
-without2_13:
+without2_11:
 	TESTQ  $0x00000001, R15
-	JZ     stored13
+	JZ     stored11
 	VMOVSS X11, (SI)
 
-stored13:
+stored11:
 sumsDone:
 	VEXTRACTF128 $0x01, Y0, X8
 	VADDPS       X0, X8, X8
@@ -1107,31 +868,31 @@ inputTail:
 	VBROADCASTSS (CX), Y12
 	VMULPS       Y12, Y11, Y11
 	CMPQ         R14, $0x08
-	JNE          part14
+	JNE          part12
 	VMOVUPS      Y11, (BX)(R11*1)
-	JMP          stored14
+	JMP          stored12
 
-part14:
+part12:
 	LEAQ         (BX)(R11*1), BX
 	TESTQ        $0x00000004, R14
-	JZ           without4_14
+	JZ           without4_12
 	VMOVUPS      X11, (BX)
 	VEXTRACTF128 $0x01, Y11, X11
 	ADDQ         $0x10, BX
 
-without4_14:
+without4_12:
 	TESTQ   $0x00000002, R14
-	JZ      without2_14
+	JZ      without2_12
 	VMOVLPS X11, (BX)
 	VPSRLDQ $0x08, X11, X11
 	ADDQ    $0x08, BX
 
-without2_14:
+without2_12:
 	TESTQ  $0x00000001, R14
-	JZ     stored14
+	JZ     stored12
 	VMOVSS X11, (BX)
 
-stored14:
+stored12:
 	VMASKMOVPS   (R8)(R13*1), Y8, Y0
 	VMASKMOVPS   (R8)(SI*1), Y8, Y4
 	VBROADCASTSS 4(AX), Y10
@@ -1143,31 +904,31 @@ stored14:
 	VBROADCASTSS 4(CX), Y10
 	VMULPS       Y10, Y4, Y4
 	CMPQ         R14, $0x08
-	JNE          part15
+	JNE          part13
 	VMOVUPS      Y4, (R8)(R11*1)
-	JMP          stored15
+	JMP          stored13
 
-part15:
+part13:
 	LEAQ         (R8)(R11*1), BX
 	TESTQ        $0x00000004, R14
-	JZ           without4_15
+	JZ           without4_13
 	VMOVUPS      X4, (BX)
 	VEXTRACTF128 $0x01, Y4, X4
 	ADDQ         $0x10, BX
 
-without4_15:
+without4_13:
 	TESTQ   $0x00000002, R14
-	JZ      without2_15
+	JZ      without2_13
 	VMOVLPS X4, (BX)
 	VPSRLDQ $0x08, X4, X4
 	ADDQ    $0x08, BX
 
-without2_15:
+without2_13:
 	TESTQ  $0x00000001, R14
-	JZ     stored15
+	JZ     stored13
 	VMOVSS X4, (BX)
 
-stored15:
+stored13:
 	VMASKMOVPS   (R9)(R13*1), Y8, Y0
 	VMASKMOVPS   (R9)(SI*1), Y8, Y1
 	VBROADCASTSS 8(AX), Y4
@@ -1179,31 +940,31 @@ stored15:
 	VBROADCASTSS 8(CX), Y4
 	VMULPS       Y4, Y1, Y1
 	CMPQ         R14, $0x08
-	JNE          part16
+	JNE          part14
 	VMOVUPS      Y1, (R9)(R11*1)
-	JMP          stored16
+	JMP          stored14
 
-part16:
+part14:
 	LEAQ         (R9)(R11*1), BX
 	TESTQ        $0x00000004, R14
-	JZ           without4_16
+	JZ           without4_14
 	VMOVUPS      X1, (BX)
 	VEXTRACTF128 $0x01, Y1, X1
 	ADDQ         $0x10, BX
 
-without4_16:
+without4_14:
 	TESTQ   $0x00000002, R14
-	JZ      without2_16
+	JZ      without2_14
 	VMOVLPS X1, (BX)
 	VPSRLDQ $0x08, X1, X1
 	ADDQ    $0x08, BX
 
-without2_16:
+without2_14:
 	TESTQ  $0x00000001, R14
-	JZ     stored16
+	JZ     stored14
 	VMOVSS X1, (BX)
 
-stored16:
+stored14:
 	VMASKMOVPS   (DI)(R13*1), Y8, Y0
 	VMASKMOVPS   (DI)(SI*1), Y8, Y1
 	VBROADCASTSS 12(AX), Y2
@@ -1215,31 +976,31 @@ stored16:
 	VBROADCASTSS 12(CX), Y2
 	VMULPS       Y2, Y1, Y1
 	CMPQ         R14, $0x08
-	JNE          part17
+	JNE          part15
 	VMOVUPS      Y1, (DI)(R11*1)
-	JMP          stored17
+	JMP          stored15
 
-part17:
+part15:
 	LEAQ         (DI)(R11*1), BX
 	TESTQ        $0x00000004, R14
-	JZ           without4_17
+	JZ           without4_15
 	VMOVUPS      X1, (BX)
 	VEXTRACTF128 $0x01, Y1, X1
 	ADDQ         $0x10, BX
 
-without4_17:
+without4_15:
 	TESTQ   $0x00000002, R14
-	JZ      without2_17
+	JZ      without2_15
 	VMOVLPS X1, (BX)
 	VPSRLDQ $0x08, X1, X1
 	ADDQ    $0x08, BX
 
-without2_17:
+without2_15:
 	TESTQ  $0x00000001, R14
-	JZ     stored17
+	JZ     stored15
 	VMOVSS X1, (BX)
 
-stored17:
+stored15:
 inputDone:
 	ADDQ $0x10, AX
 	ADDQ $0x10, CX
@@ -1360,31 +1121,31 @@ sumsTail:
 	VFMADD231PS Y9, Y10, Y3
 	VFMADD231PS Y8, Y9, Y11
 	CMPQ        R13, $0x08
-	JNE         part18
+	JNE         part16
 	VMOVUPS     Y11, (R11)(R12*1)
-	JMP         stored18
+	JMP         stored16
 
-part18:
+part16:
 	LEAQ         (R11)(R12*1), BX
 	TESTQ        $0x00000004, R13
-	JZ           without4_18
+	JZ           without4_16
 	VMOVUPS      X11, (BX)
 	VEXTRACTF128 $0x01, Y11, X11
 	ADDQ         $0x10, BX
 
-without4_18:
+without4_16:
 	TESTQ   $0x00000002, R13
-	JZ      without2_18
+	JZ      without2_16
 	VMOVLPS X11, (BX)
 	VPSRLDQ $0x08, X11, X11
 	ADDQ    $0x08, BX
 
-without2_18:
+without2_16:
 	TESTQ  $0x00000001, R13
-	JZ     stored18
+	JZ     stored16
 	VMOVSS X11, (BX)
 
-stored18:
+stored16:
 sumsDone:
 	VEXTRACTF128 $0x01, Y0, X9
 	VADDPS       X0, X9, X9
@@ -1479,124 +1240,124 @@ inputTail:
 	VFNMADD231PS Y0, Y10, Y11
 	VMULPS       Y5, Y11, Y11
 	CMPQ         R13, $0x08
-	JNE          part19
+	JNE          part17
 	VMOVUPS      Y11, (DX)(R10*1)
-	JMP          stored19
+	JMP          stored17
 
-part19:
+part17:
 	LEAQ         (DX)(R10*1), DX
 	TESTQ        $0x00000004, R13
-	JZ           without4_19
+	JZ           without4_17
 	VMOVUPS      X11, (DX)
 	VEXTRACTF128 $0x01, Y11, X11
 	ADDQ         $0x10, DX
 
-without4_19:
+without4_17:
 	TESTQ   $0x00000002, R13
-	JZ      without2_19
+	JZ      without2_17
 	VMOVLPS X11, (DX)
 	VPSRLDQ $0x08, X11, X11
 	ADDQ    $0x08, DX
 
-without2_19:
+without2_17:
 	TESTQ  $0x00000001, R13
-	JZ     stored19
+	JZ     stored17
 	VMOVSS X11, (DX)
 
-stored19:
+stored17:
 	VMASKMOVPS   (DI)(R12*1), Y4, Y0
 	VMASKMOVPS   (DI)(BX*1), Y4, Y5
 	VMULPS       Y9, Y5, Y5
 	VFNMADD231PS Y1, Y0, Y5
 	VMULPS       Y6, Y5, Y5
 	CMPQ         R13, $0x08
-	JNE          part20
+	JNE          part18
 	VMOVUPS      Y5, (DI)(R10*1)
-	JMP          stored20
+	JMP          stored18
 
-part20:
+part18:
 	LEAQ         (DI)(R10*1), DX
 	TESTQ        $0x00000004, R13
-	JZ           without4_20
+	JZ           without4_18
 	VMOVUPS      X5, (DX)
 	VEXTRACTF128 $0x01, Y5, X5
 	ADDQ         $0x10, DX
 
-without4_20:
+without4_18:
 	TESTQ   $0x00000002, R13
-	JZ      without2_20
+	JZ      without2_18
 	VMOVLPS X5, (DX)
 	VPSRLDQ $0x08, X5, X5
 	ADDQ    $0x08, DX
 
-without2_20:
+without2_18:
 	TESTQ  $0x00000001, R13
-	JZ     stored20
+	JZ     stored18
 	VMOVSS X5, (DX)
 
-stored20:
+stored18:
 	VMASKMOVPS   (R8)(R12*1), Y4, Y0
 	VMASKMOVPS   (R8)(BX*1), Y4, Y1
 	VMULPS       Y9, Y1, Y1
 	VFNMADD231PS Y2, Y0, Y1
 	VMULPS       Y7, Y1, Y1
 	CMPQ         R13, $0x08
-	JNE          part21
+	JNE          part19
 	VMOVUPS      Y1, (R8)(R10*1)
-	JMP          stored21
+	JMP          stored19
 
-part21:
+part19:
 	LEAQ         (R8)(R10*1), DX
 	TESTQ        $0x00000004, R13
-	JZ           without4_21
+	JZ           without4_19
 	VMOVUPS      X1, (DX)
 	VEXTRACTF128 $0x01, Y1, X1
 	ADDQ         $0x10, DX
 
-without4_21:
+without4_19:
 	TESTQ   $0x00000002, R13
-	JZ      without2_21
+	JZ      without2_19
 	VMOVLPS X1, (DX)
 	VPSRLDQ $0x08, X1, X1
 	ADDQ    $0x08, DX
 
-without2_21:
+without2_19:
 	TESTQ  $0x00000001, R13
-	JZ     stored21
+	JZ     stored19
 	VMOVSS X1, (DX)
 
-stored21:
+stored19:
 	VMASKMOVPS   (SI)(R12*1), Y4, Y0
 	VMASKMOVPS   (SI)(BX*1), Y4, Y1
 	VMULPS       Y9, Y1, Y1
 	VFNMADD231PS Y3, Y0, Y1
 	VMULPS       Y8, Y1, Y1
 	CMPQ         R13, $0x08
-	JNE          part22
+	JNE          part20
 	VMOVUPS      Y1, (SI)(R10*1)
-	JMP          stored22
+	JMP          stored20
 
-part22:
+part20:
 	LEAQ         (SI)(R10*1), DX
 	TESTQ        $0x00000004, R13
-	JZ           without4_22
+	JZ           without4_20
 	VMOVUPS      X1, (DX)
 	VEXTRACTF128 $0x01, Y1, X1
 	ADDQ         $0x10, DX
 
-without4_22:
+without4_20:
 	TESTQ   $0x00000002, R13
-	JZ      without2_22
+	JZ      without2_20
 	VMOVLPS X1, (DX)
 	VPSRLDQ $0x08, X1, X1
 	ADDQ    $0x08, DX
 
-without2_22:
+without2_20:
 	TESTQ  $0x00000001, R13
-	JZ     stored22
+	JZ     stored20
 	VMOVSS X1, (DX)
 
-stored22:
+stored20:
 inputDone:
 	ADDQ $0x10, AX
 	MOVQ SI, DX
@@ -1680,57 +1441,57 @@ sumsTail:
 	VMULPS       Y7, Y2, Y2
 	VADDPS       Y2, Y4, Y4
 	CMPQ         R12, $0x08
-	JNE          part23
+	JNE          part21
 	VMOVUPS      Y4, (R9)(R11*1)
-	JMP          stored23
+	JMP          stored21
 
-part23:
+part21:
 	LEAQ         (R9)(R11*1), SI
 	TESTQ        $0x00000004, R12
-	JZ           without4_23
+	JZ           without4_21
 	VMOVUPS      X4, (SI)
 	VEXTRACTF128 $0x01, Y4, X4
 	ADDQ         $0x10, SI
 
-without4_23:
+without4_21:
 	TESTQ   $0x00000002, R12
-	JZ      without2_23
+	JZ      without2_21
 	VMOVLPS X4, (SI)
 	VPSRLDQ $0x08, X4, X4
 	ADDQ    $0x08, SI
 
-without2_23:
+without2_21:
 	TESTQ  $0x00000001, R12
-	JZ     stored23
+	JZ     stored21
 	VMOVSS X4, (SI)
 
-stored23:
+stored21:
 	CMPQ    R12, $0x08
-	JNE     part24
+	JNE     part22
 	VMOVUPS Y5, (R10)(R11*1)
-	JMP     stored24
+	JMP     stored22
 
-part24:
+part22:
 	LEAQ         (R10)(R11*1), SI
 	TESTQ        $0x00000004, R12
-	JZ           without4_24
+	JZ           without4_22
 	VMOVUPS      X5, (SI)
 	VEXTRACTF128 $0x01, Y5, X5
 	ADDQ         $0x10, SI
 
-without4_24:
+without4_22:
 	TESTQ   $0x00000002, R12
-	JZ      without2_24
+	JZ      without2_22
 	VMOVLPS X5, (SI)
 	VPSRLDQ $0x08, X5, X5
 	ADDQ    $0x08, SI
 
-without2_24:
+without2_22:
 	TESTQ  $0x00000001, R12
-	JZ     stored24
+	JZ     stored22
 	VMOVSS X5, (SI)
 
-stored24:
+stored22:
 sumsDone:
 	VEXTRACTF128 $0x01, Y0, X2
 	VADDPS       X0, X2, X2
@@ -1809,31 +1570,31 @@ inputTail:
 	VBROADCASTSS (CX), Y5
 	VMULPS       Y5, Y2, Y2
 	CMPQ         R11, $0x08
-	JNE          part25
+	JNE          part23
 	VMOVUPS      Y2, (BX)(R8*1)
-	JMP          stored25
+	JMP          stored23
 
-part25:
+part23:
 	LEAQ         (BX)(R8*1), SI
 	TESTQ        $0x00000004, R11
-	JZ           without4_25
+	JZ           without4_23
 	VMOVUPS      X2, (SI)
 	VEXTRACTF128 $0x01, Y2, X2
 	ADDQ         $0x10, SI
 
-without4_25:
+without4_23:
 	TESTQ   $0x00000002, R11
-	JZ      without2_25
+	JZ      without2_23
 	VMOVLPS X2, (SI)
 	VPSRLDQ $0x08, X2, X2
 	ADDQ    $0x08, SI
 
-without2_25:
+without2_23:
 	TESTQ  $0x00000001, R11
-	JZ     stored25
+	JZ     stored23
 	VMOVSS X2, (SI)
 
-stored25:
+stored23:
 inputDone:
 	ADDQ $0x04, AX
 	ADDQ $0x04, CX
@@ -1900,31 +1661,31 @@ sumsTail:
 	VFMADD231PS Y3, Y4, Y0
 	VFMADD231PS Y2, Y3, Y5
 	CMPQ        R10, $0x08
-	JNE         part26
+	JNE         part24
 	VMOVUPS     Y5, (R8)(R9*1)
-	JMP         stored26
+	JMP         stored24
 
-part26:
+part24:
 	LEAQ         (R8)(R9*1), BX
 	TESTQ        $0x00000004, R10
-	JZ           without4_26
+	JZ           without4_24
 	VMOVUPS      X5, (BX)
 	VEXTRACTF128 $0x01, Y5, X5
 	ADDQ         $0x10, BX
 
-without4_26:
+without4_24:
 	TESTQ   $0x00000002, R10
-	JZ      without2_26
+	JZ      without2_24
 	VMOVLPS X5, (BX)
 	VPSRLDQ $0x08, X5, X5
 	ADDQ    $0x08, BX
 
-without2_26:
+without2_24:
 	TESTQ  $0x00000001, R10
-	JZ     stored26
+	JZ     stored24
 	VMOVSS X5, (BX)
 
-stored26:
+stored24:
 sumsDone:
 	VEXTRACTF128 $0x01, Y0, X3
 	VADDPS       X0, X3, X3
@@ -1982,31 +1743,31 @@ inputTail:
 	VFNMADD231PS Y0, Y4, Y1
 	VMULPS       Y2, Y1, Y1
 	CMPQ         R10, $0x08
-	JNE          part27
+	JNE          part25
 	VMOVUPS      Y1, (DX)(DI*1)
-	JMP          stored27
+	JMP          stored25
 
-part27:
+part25:
 	LEAQ         (DX)(DI*1), BX
 	TESTQ        $0x00000004, R10
-	JZ           without4_27
+	JZ           without4_25
 	VMOVUPS      X1, (BX)
 	VEXTRACTF128 $0x01, Y1, X1
 	ADDQ         $0x10, BX
 
-without4_27:
+without4_25:
 	TESTQ   $0x00000002, R10
-	JZ      without2_27
+	JZ      without2_25
 	VMOVLPS X1, (BX)
 	VPSRLDQ $0x08, X1, X1
 	ADDQ    $0x08, BX
 
-without2_27:
+without2_25:
 	TESTQ  $0x00000001, R10
-	JZ     stored27
+	JZ     stored25
 	VMOVSS X1, (BX)
 
-stored27:
+stored25:
 inputDone:
 	ADDQ $0x04, AX
 	MOVQ bytes+88(FP), BX
@@ -2016,333 +1777,73 @@ inputDone:
 	VZEROUPPER
 	RET
 
-DATA layerNormOneAVX512<>+0(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+4(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+8(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+12(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+16(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+20(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+24(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+28(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+32(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+36(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+40(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+44(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+48(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+52(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+56(SB)/4, $0x3f800000
-DATA layerNormOneAVX512<>+60(SB)/4, $0x3f800000
-GLOBL layerNormOneAVX512<>(SB), RODATA|NOPTR, $64
-
-// func layerNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-// Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·layerNormRowsAVX512(SB), NOSPLIT, $0-112
-	MOVQ mean+88(FP), AX
-	MOVQ invstd+96(FP), CX
-	MOVQ rows+0(FP), DX
-	MOVQ x+8(FP), BX
+// func layerNormApplyAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·layerNormApplyAVX512(SB), NOSPLIT, $0-88
+	MOVQ mean+40(FP), AX
+	MOVQ invstd+48(FP), CX
+	MOVQ gamma+56(FP), DX
+	MOVQ beta+64(FP), BX
+	MOVQ rows+0(FP), SI
+	MOVQ x+8(FP), DI
 
 rows:
-	MOVQ          bytes+104(FP), SI
-	MOVQ          BX, R8
-	LEAQ          (BX)(SI*1), DI
-	CMPQ          DX, $0x01
-	CMOVQGT       DI, R8
-	MOVQ          R8, R9
-	LEAQ          (R8)(SI*1), DI
-	CMPQ          DX, $0x02
-	CMOVQGT       DI, R9
-	MOVQ          R9, DI
-	LEAQ          (R9)(SI*1), SI
-	CMPQ          DX, $0x03
-	CMOVQGT       SI, DI
-	MOVQ          y+80(FP), SI
-	MOVQ          x+8(FP), R10
-	SUBQ          R10, SI
-	ADDQ          BX, SI
-	MOVQ          bytes+104(FP), R10
-	LEAQ          (BX)(R10*4), R11
-	CMPQ          R10, $0x00001000
-	CMOVQGT       BX, R11
-	MOVQ          head+40(FP), R10
-	KMOVW         R10, K1
-	VMOVUPS.Z     (BX), K1, Z0
-	VMOVUPS.Z     (R8), K1, Z1
-	VMOVUPS.Z     (R9), K1, Z2
-	VMOVUPS.Z     (DI), K1, Z3
-	VEXTRACTF64X4 $0x01, Z0, Y4
-	VADDPS        Y0, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X0
-	VADDPS        X4, X0, X0
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VADDPS        Y1, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X1
-	VADDPS        X4, X1, X1
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y2, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X2
-	VADDPS        X4, X2, X2
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y3, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X3
-	VADDPS        X4, X3, X3
-	VUNPCKHPS     X1, X0, X4
-	VUNPCKLPS     X1, X0, X0
-	VADDPS        X4, X0, X0
-	VUNPCKHPS     X3, X2, X1
-	VUNPCKLPS     X3, X2, X2
-	VADDPS        X1, X2, X2
-	VUNPCKHPD     X2, X0, X1
-	VUNPCKLPD     X2, X0, X0
-	VADDPS        X1, X0, X0
-	VBROADCASTSS  share+48(FP), Z1
-	VMULPS        X1, X0, X0
-	VPERMILPS     $0x00, X0, X1
-	VBROADCASTSS  X1, Z1
-	VPERMILPS     $0x55, X0, X2
-	VBROADCASTSS  X2, Z2
-	VPERMILPS     $0xaa, X0, X3
-	VBROADCASTSS  X3, Z3
-	VPERMILPS     $0xff, X0, X4
-	VBROADCASTSS  X4, Z4
-	VPXORD        Z5, Z5, Z5
-	VPXORD        Z6, Z6, Z6
-	VPXORD        Z7, Z7, Z7
-	VPXORD        Z8, Z8, Z8
-	VPXORD        Z9, Z9, Z9
-	VPXORD        Z10, Z10, Z10
-	VPXORD        Z11, Z11, Z11
-	VPXORD        Z12, Z12, Z12
-	MOVQ          vectors+16(FP), R12
-	XORQ          R10, R10
-
-moments:
-	DECQ        R12
-	JL          momentsTail
-	PREFETCHT0  (R11)(R10*4)
-	PREFETCHT0  64(R11)(R10*4)
-	PREFETCHT0  128(R11)(R10*4)
-	PREFETCHT0  192(R11)(R10*4)
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	PREFETCHT0  128(SI)(R10*4)
-	PREFETCHT0  192(SI)(R10*4)
-	VMOVUPS     (BX)(R10*1), Z13
-	VSUBPS      Z1, Z13, Z13
-	VADDPS      Z13, Z5, Z5
-	VFMADD231PS Z13, Z13, Z9
-	VMOVUPS     (R8)(R10*1), Z13
-	VSUBPS      Z2, Z13, Z13
-	VADDPS      Z13, Z6, Z6
-	VFMADD231PS Z13, Z13, Z10
-	VMOVUPS     (R9)(R10*1), Z13
-	VSUBPS      Z3, Z13, Z13
-	VADDPS      Z13, Z7, Z7
-	VFMADD231PS Z13, Z13, Z11
-	VMOVUPS     (DI)(R10*1), Z13
-	VSUBPS      Z4, Z13, Z13
-	VADDPS      Z13, Z8, Z8
-	VFMADD231PS Z13, Z13, Z12
-	ADDQ        $0x40, R10
-	JMP         moments
-
-momentsTail:
-	MOVQ        rest+24(FP), R12
-	TESTQ       R12, R12
-	JZ          momentsDone
-	MOVQ        tail+32(FP), R12
-	KMOVW       R12, K1
-	PREFETCHT0  (R11)(R10*4)
-	PREFETCHT0  64(R11)(R10*4)
-	PREFETCHT0  128(R11)(R10*4)
-	PREFETCHT0  192(R11)(R10*4)
-	PREFETCHT0  (SI)(R10*4)
-	PREFETCHT0  64(SI)(R10*4)
-	PREFETCHT0  128(SI)(R10*4)
-	PREFETCHT0  192(SI)(R10*4)
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z1, Z13
-	VMOVUPS     (BX)(R10*1), K1, Z13
-	VSUBPS      Z1, Z13, Z13
-	VADDPS      Z13, Z5, Z5
-	VFMADD231PS Z13, Z13, Z9
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z2, Z1
-	VMOVUPS     (R8)(R10*1), K1, Z1
-	VSUBPS      Z2, Z1, Z1
-	VADDPS      Z1, Z6, Z6
-	VFMADD231PS Z1, Z1, Z10
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z3, Z1
-	VMOVUPS     (R9)(R10*1), K1, Z1
-	VSUBPS      Z3, Z1, Z1
-	VADDPS      Z1, Z7, Z7
-	VFMADD231PS Z1, Z1, Z11
-	MOVQ        tail+32(FP), SI
-	KMOVW       SI, K1
-	VMOVAPS     Z4, Z1
-	VMOVUPS     (DI)(R10*1), K1, Z1
-	VSUBPS      Z4, Z1, Z1
-	VADDPS      Z1, Z8, Z8
-	VFMADD231PS Z1, Z1, Z12
-
-momentsDone:
-	VEXTRACTF64X4 $0x01, Z5, Y1
-	VADDPS        Y5, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X2
-	VADDPS        X1, X2, X2
-	VEXTRACTF64X4 $0x01, Z6, Y1
-	VADDPS        Y6, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X3
-	VADDPS        X1, X3, X3
-	VEXTRACTF64X4 $0x01, Z7, Y1
-	VADDPS        Y7, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VEXTRACTF64X4 $0x01, Z8, Y1
-	VADDPS        Y8, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X13
-	VADDPS        X1, X13, X13
-	VUNPCKHPS     X3, X2, X1
-	VUNPCKLPS     X3, X2, X2
-	VADDPS        X1, X2, X2
-	VUNPCKHPS     X13, X4, X1
-	VUNPCKLPS     X13, X4, X4
-	VADDPS        X1, X4, X4
-	VUNPCKHPD     X4, X2, X1
-	VUNPCKLPD     X4, X2, X2
-	VADDPS        X1, X2, X2
-	VEXTRACTF64X4 $0x01, Z9, Y1
-	VADDPS        Y9, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X3
-	VADDPS        X1, X3, X3
-	VEXTRACTF64X4 $0x01, Z10, Y1
-	VADDPS        Y10, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VEXTRACTF64X4 $0x01, Z11, Y1
-	VADDPS        Y11, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X13
-	VADDPS        X1, X13, X13
-	VEXTRACTF64X4 $0x01, Z12, Y1
-	VADDPS        Y12, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X14
-	VADDPS        X1, X14, X14
-	VUNPCKHPS     X4, X3, X1
-	VUNPCKLPS     X4, X3, X3
-	VADDPS        X1, X3, X3
-	VUNPCKHPS     X14, X13, X1
-	VUNPCKLPS     X14, X13, X13
-	VADDPS        X1, X13, X13
-	VUNPCKHPD     X13, X3, X1
-	VUNPCKLPD     X13, X3, X3
-	VADDPS        X1, X3, X3
-	VBROADCASTSS  inverse+52(FP), Z1
-	VMULPS        X1, X2, X2
-	VMULPS        X1, X3, X3
-	VADDPS        X2, X0, X0
-	VFNMADD231PS  X2, X2, X3
-	VBROADCASTSS  eps+56(FP), Z1
-	VADDPS        X1, X3, X3
-	VSQRTPS       X3, X3
-	VMOVUPS       layerNormOneAVX512<>+0(SB), X1
-	VDIVPS        X3, X1, X1
-	CMPQ          DX, $0x04
-	JL            few1
-	VMOVUPS       X0, (AX)
-	JMP           kept1
-
-few1:
-	VMOVUPS X0, X2
-	TESTQ   $0x00000002, DX
-	JZ      one1
-	VMOVLPS X0, (AX)
-	VPSRLDQ $0x08, X0, X2
-	TESTQ   $0x00000001, DX
-	JZ      kept1
-	VMOVSS  X2, 8(AX)
-	JMP     kept1
-
-one1:
-	VMOVSS X0, (AX)
-
-kept1:
-	ADDQ    $0x10, AX
-	CMPQ    DX, $0x04
-	JL      few2
-	VMOVUPS X1, (CX)
-	JMP     kept2
-
-few2:
-	VMOVUPS X1, X2
-	TESTQ   $0x00000002, DX
-	JZ      one2
-	VMOVLPS X1, (CX)
-	VPSRLDQ $0x08, X1, X2
-	TESTQ   $0x00000001, DX
-	JZ      kept2
-	VMOVSS  X2, 8(CX)
-	JMP     kept2
-
-one2:
-	VMOVSS X1, (CX)
-
-kept2:
+	MOVQ         bytes+80(FP), R8
+	MOVQ         DI, R10
+	LEAQ         (DI)(R8*1), R9
+	CMPQ         SI, $0x01
+	CMOVQGT      R9, R10
+	MOVQ         R10, R11
+	LEAQ         (R10)(R8*1), R9
+	CMPQ         SI, $0x02
+	CMOVQGT      R9, R11
+	MOVQ         R11, R9
+	LEAQ         (R11)(R8*1), R8
+	CMPQ         SI, $0x03
+	CMOVQGT      R8, R9
+	MOVQ         y+72(FP), R8
+	MOVQ         x+8(FP), R12
+	SUBQ         R12, R8
+	VBROADCASTSS (AX), Z0
+	VBROADCASTSS 4(AX), Z1
+	VBROADCASTSS 8(AX), Z2
+	VBROADCASTSS 12(AX), Z3
+	ADDQ         $0x10, AX
+	VBROADCASTSS (CX), Z4
+	VBROADCASTSS 4(CX), Z5
+	VBROADCASTSS 8(CX), Z6
+	VBROADCASTSS 12(CX), Z7
 	ADDQ         $0x10, CX
-	VPERMILPS    $0x00, X0, X2
-	VBROADCASTSS X2, Z2
-	VPERMILPS    $0x55, X0, X3
-	VBROADCASTSS X3, Z3
-	VPERMILPS    $0xaa, X0, X4
-	VBROADCASTSS X4, Z4
-	VPERMILPS    $0xff, X0, X0
-	VBROADCASTSS X0, Z0
-	VPERMILPS    $0x00, X1, X13
-	VBROADCASTSS X13, Z13
-	VPERMILPS    $0x55, X1, X14
-	VBROADCASTSS X14, Z14
-	VPERMILPS    $0xaa, X1, X15
-	VBROADCASTSS X15, Z15
-	VPERMILPS    $0xff, X1, X1
-	VBROADCASTSS X1, Z1
-	MOVQ         y+80(FP), SI
-	MOVQ         x+8(FP), R10
-	SUBQ         R10, SI
-	MOVQ         gamma+64(FP), R10
-	MOVQ         beta+72(FP), R11
 	MOVQ         vectors+16(FP), R13
 	XORQ         R12, R12
 
 apply:
 	DECQ        R13
 	JL          applyTail
-	VMOVUPS     (R10)(R12*1), Z16
-	VMOVUPS     (R11)(R12*1), Z17
-	VMOVUPS     (BX)(R12*1), Z18
-	VSUBPS      Z2, Z18, Z18
-	VMULPS      Z13, Z18, Z18
-	VFMADD213PS Z17, Z16, Z18
-	VMOVUPS     (R8)(R12*1), Z19
-	VSUBPS      Z3, Z19, Z19
-	VMULPS      Z14, Z19, Z19
-	VFMADD213PS Z17, Z16, Z19
-	VMOVUPS     (R9)(R12*1), Z20
-	VSUBPS      Z4, Z20, Z20
-	VMULPS      Z15, Z20, Z20
-	VFMADD213PS Z17, Z16, Z20
-	VMOVUPS     (DI)(R12*1), Z21
-	VSUBPS      Z0, Z21, Z21
-	VMULPS      Z1, Z21, Z21
-	VFMADD213PS Z17, Z16, Z21
-	VMOVUPS     Z18, (BX)(SI*1)
-	VMOVUPS     Z19, (R8)(SI*1)
-	VMOVUPS     Z20, (R9)(SI*1)
-	VMOVUPS     Z21, (DI)(SI*1)
+	VMOVUPS     (DX)(R12*1), Z8
+	VMOVUPS     (BX)(R12*1), Z9
+	VMOVUPS     (DI)(R12*1), Z10
+	VSUBPS      Z0, Z10, Z10
+	VMULPS      Z4, Z10, Z10
+	VFMADD213PS Z9, Z8, Z10
+	VMOVUPS     (R10)(R12*1), Z11
+	VSUBPS      Z1, Z11, Z11
+	VMULPS      Z5, Z11, Z11
+	VFMADD213PS Z9, Z8, Z11
+	VMOVUPS     (R11)(R12*1), Z12
+	VSUBPS      Z2, Z12, Z12
+	VMULPS      Z6, Z12, Z12
+	VFMADD213PS Z9, Z8, Z12
+	VMOVUPS     (R9)(R12*1), Z13
+	VSUBPS      Z3, Z13, Z13
+	VMULPS      Z7, Z13, Z13
+	VFMADD213PS Z9, Z8, Z13
+	VMOVUPS     Z10, (DI)(R8*1)
+	VMOVUPS     Z11, (R10)(R8*1)
+	VMOVUPS     Z12, (R11)(R8*1)
+	VMOVUPS     Z13, (R9)(R8*1)
 	ADDQ        $0x40, R12
-	ADDQ        $0x40, SI
+	ADDQ        $0x40, R8
 	JMP         apply
 
 applyTail:
@@ -2351,65 +1852,47 @@ applyTail:
 	JZ          applyDone
 	MOVQ        tail+32(FP), R13
 	KMOVW       R13, K1
-	VMOVUPS.Z   (R10)(R12*1), K1, Z16
-	VMOVUPS.Z   (R11)(R12*1), K1, Z17
-	VMOVUPS.Z   (BX)(R12*1), K1, Z18
-	VSUBPS      Z2, Z18, Z18
-	VMULPS      Z13, Z18, Z18
-	VFMADD213PS Z17, Z16, Z18
-	VMOVUPS.Z   (R8)(R12*1), K1, Z2
+	VMOVUPS.Z   (DX)(R12*1), K1, Z8
+	VMOVUPS.Z   (BX)(R12*1), K1, Z9
+	VMOVUPS.Z   (DI)(R12*1), K1, Z10
+	VSUBPS      Z0, Z10, Z10
+	VMULPS      Z4, Z10, Z10
+	VFMADD213PS Z9, Z8, Z10
+	VMOVUPS.Z   (R10)(R12*1), K1, Z0
+	VSUBPS      Z1, Z0, Z0
+	VMULPS      Z5, Z0, Z0
+	VFMADD213PS Z9, Z8, Z0
+	VMOVUPS.Z   (R11)(R12*1), K1, Z1
+	VSUBPS      Z2, Z1, Z1
+	VMULPS      Z6, Z1, Z1
+	VFMADD213PS Z9, Z8, Z1
+	VMOVUPS.Z   (R9)(R12*1), K1, Z2
 	VSUBPS      Z3, Z2, Z2
-	VMULPS      Z14, Z2, Z2
-	VFMADD213PS Z17, Z16, Z2
-	VMOVUPS.Z   (R9)(R12*1), K1, Z3
-	VSUBPS      Z4, Z3, Z3
-	VMULPS      Z15, Z3, Z3
-	VFMADD213PS Z17, Z16, Z3
-	VMOVUPS.Z   (DI)(R12*1), K1, Z4
-	VSUBPS      Z0, Z4, Z4
-	VMULPS      Z1, Z4, Z4
-	VFMADD213PS Z17, Z16, Z4
-	VMOVUPS     Z18, K1, (BX)(SI*1)
-	VMOVUPS     Z2, K1, (R8)(SI*1)
-	VMOVUPS     Z3, K1, (R9)(SI*1)
-	VMOVUPS     Z4, K1, (DI)(SI*1)
+	VMULPS      Z7, Z2, Z2
+	VFMADD213PS Z9, Z8, Z2
+	VMOVUPS     Z10, K1, (DI)(R8*1)
+	VMOVUPS     Z0, K1, (R10)(R8*1)
+	VMOVUPS     Z1, K1, (R11)(R8*1)
+	VMOVUPS     Z2, K1, (R9)(R8*1)
 
 applyDone:
-	MOVQ DI, BX
-	MOVQ bytes+104(FP), SI
-	ADDQ SI, BX
-	SUBQ $0x04, DX
+	MOVQ R9, DI
+	MOVQ bytes+80(FP), R8
+	ADDQ R8, DI
+	SUBQ $0x04, SI
 	JG   rows
 	VZEROUPPER
 	RET
 
-DATA rmsNormOneAVX512<>+0(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+4(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+8(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+12(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+16(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+20(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+24(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+28(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+32(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+36(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+40(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+44(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+48(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+52(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+56(SB)/4, $0x3f800000
-DATA rmsNormOneAVX512<>+60(SB)/4, $0x3f800000
-GLOBL rmsNormOneAVX512<>(SB), RODATA|NOPTR, $64
-
-// func rmsNormRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+// func rowSquaresAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
 // Requires: AVX, AVX512F, AVX512VL, CMOV, MMX+
-TEXT ·rmsNormRowsAVX512(SB), NOSPLIT, $0-80
-	MOVQ invrms+64(FP), AX
+TEXT ·rowSquaresAVX512(SB), NOSPLIT, $0-64
+	MOVQ squares+48(FP), AX
 	MOVQ rows+0(FP), CX
 	MOVQ x+8(FP), DX
 
 rows:
-	MOVQ    bytes+72(FP), BX
+	MOVQ    bytes+56(FP), BX
 	MOVQ    DX, DI
 	LEAQ    (DX)(BX*1), SI
 	CMPQ    CX, $0x01
@@ -2426,153 +1909,150 @@ rows:
 	VPXORD  Z1, Z1, Z1
 	VPXORD  Z2, Z2, Z2
 	VPXORD  Z3, Z3, Z3
-	MOVQ    bytes+72(FP), BX
+	MOVQ    bytes+56(FP), BX
 	LEAQ    (DX)(BX*4), R9
 	CMPQ    BX, $0x00001000
 	CMOVQGT DX, R9
-	MOVQ    y+56(FP), BX
-	MOVQ    x+8(FP), R10
-	SUBQ    R10, BX
-	ADDQ    DX, BX
-	MOVQ    vectors+16(FP), R11
-	XORQ    R10, R10
+	MOVQ    vectors+16(FP), R10
+	XORQ    BX, BX
 
 squares:
-	DECQ        R11
+	DECQ        R10
 	JL          squaresTail
-	PREFETCHT0  (R9)(R10*4)
-	PREFETCHT0  64(R9)(R10*4)
-	PREFETCHT0  128(R9)(R10*4)
-	PREFETCHT0  192(R9)(R10*4)
-	PREFETCHT0  (BX)(R10*4)
-	PREFETCHT0  64(BX)(R10*4)
-	PREFETCHT0  128(BX)(R10*4)
-	PREFETCHT0  192(BX)(R10*4)
-	VMOVUPS     (DX)(R10*1), Z4
+	PREFETCHT0  (R9)(BX*4)
+	PREFETCHT0  64(R9)(BX*4)
+	PREFETCHT0  128(R9)(BX*4)
+	PREFETCHT0  192(R9)(BX*4)
+	VMOVUPS     (DX)(BX*1), Z4
 	VFMADD231PS Z4, Z4, Z0
-	VMOVUPS     (DI)(R10*1), Z4
+	VMOVUPS     (DI)(BX*1), Z4
 	VFMADD231PS Z4, Z4, Z1
-	VMOVUPS     (R8)(R10*1), Z4
+	VMOVUPS     (R8)(BX*1), Z4
 	VFMADD231PS Z4, Z4, Z2
-	VMOVUPS     (SI)(R10*1), Z4
+	VMOVUPS     (SI)(BX*1), Z4
 	VFMADD231PS Z4, Z4, Z3
-	ADDQ        $0x40, R10
+	ADDQ        $0x40, BX
 	JMP         squares
 
 squaresTail:
-	MOVQ        rest+24(FP), R11
-	TESTQ       R11, R11
+	MOVQ        rest+24(FP), R10
+	TESTQ       R10, R10
 	JZ          squaresDone
-	MOVQ        tail+32(FP), R11
-	KMOVW       R11, K1
-	PREFETCHT0  (R9)(R10*4)
-	PREFETCHT0  64(R9)(R10*4)
-	PREFETCHT0  128(R9)(R10*4)
-	PREFETCHT0  192(R9)(R10*4)
-	PREFETCHT0  (BX)(R10*4)
-	PREFETCHT0  64(BX)(R10*4)
-	PREFETCHT0  128(BX)(R10*4)
-	PREFETCHT0  192(BX)(R10*4)
-	VMOVUPS.Z   (DX)(R10*1), K1, Z4
+	MOVQ        tail+32(FP), R10
+	KMOVW       R10, K1
+	PREFETCHT0  (R9)(BX*4)
+	PREFETCHT0  64(R9)(BX*4)
+	PREFETCHT0  128(R9)(BX*4)
+	PREFETCHT0  192(R9)(BX*4)
+	VMOVUPS.Z   (DX)(BX*1), K1, Z4
 	VFMADD231PS Z4, Z4, Z0
-	VMOVUPS.Z   (DI)(R10*1), K1, Z4
+	VMOVUPS.Z   (DI)(BX*1), K1, Z4
 	VFMADD231PS Z4, Z4, Z1
-	VMOVUPS.Z   (R8)(R10*1), K1, Z4
+	VMOVUPS.Z   (R8)(BX*1), K1, Z4
 	VFMADD231PS Z4, Z4, Z2
-	VMOVUPS.Z   (SI)(R10*1), K1, Z4
+	VMOVUPS.Z   (SI)(BX*1), K1, Z4
 	VFMADD231PS Z4, Z4, Z3
 
 squaresDone:
+	VUNPCKHPS     Z1, Z0, Z4
+	VUNPCKLPS     Z1, Z0, Z0
+	VADDPS        Z4, Z0, Z0
+	VUNPCKHPS     Z3, Z2, Z4
+	VUNPCKLPS     Z3, Z2, Z2
+	VADDPS        Z4, Z2, Z2
+	VUNPCKHPD     Z2, Z0, Z4
+	VUNPCKLPD     Z2, Z0, Z0
+	VADDPS        Z4, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y4
 	VADDPS        Y0, Y4, Y4
 	VEXTRACTF32X4 $0x01, Y4, X5
 	VADDPS        X4, X5, X5
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VADDPS        Y1, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X6
-	VADDPS        X4, X6, X6
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y2, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X7
-	VADDPS        X4, X7, X7
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y3, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X8
-	VADDPS        X4, X8, X8
-	VUNPCKHPS     X6, X5, X4
-	VUNPCKLPS     X6, X5, X5
-	VADDPS        X4, X5, X5
-	VUNPCKHPS     X8, X7, X4
-	VUNPCKLPS     X8, X7, X7
-	VADDPS        X4, X7, X7
-	VUNPCKHPD     X7, X5, X4
-	VUNPCKLPD     X7, X5, X5
-	VADDPS        X4, X5, X5
 	VBROADCASTSS  inverse+40(FP), Z4
 	VMULPS        X4, X5, X5
-	VBROADCASTSS  eps+44(FP), Z4
-	VADDPS        X4, X5, X5
-	VSQRTPS       X5, X5
-	VMOVUPS       rmsNormOneAVX512<>+0(SB), X4
-	VDIVPS        X5, X4, X4
 	CMPQ          CX, $0x04
-	JL            few3
-	VMOVUPS       X4, (AX)
-	JMP           kept3
+	JL            few1
+	VMOVUPS       X5, (AX)
+	JMP           kept1
 
-few3:
-	VMOVUPS X4, X5
+few1:
+	VMOVUPS X5, X4
 	TESTQ   $0x00000002, CX
-	JZ      one3
-	VMOVLPS X4, (AX)
-	VPSRLDQ $0x08, X4, X5
+	JZ      one1
+	VMOVLPS X5, (AX)
+	VPSRLDQ $0x08, X5, X4
 	TESTQ   $0x00000001, CX
-	JZ      kept3
-	VMOVSS  X5, 8(AX)
-	JMP     kept3
+	JZ      kept1
+	VMOVSS  X4, 8(AX)
+	JMP     kept1
 
-one3:
-	VMOVSS X4, (AX)
+one1:
+	VMOVSS X5, (AX)
 
-kept3:
+kept1:
+	ADDQ $0x10, AX
+	MOVQ SI, DX
+	MOVQ bytes+56(FP), BX
+	ADDQ BX, DX
+	SUBQ $0x04, CX
+	JG   rows
+	VZEROUPPER
+	RET
+
+// func rmsNormApplyAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *float32, bytes int)
+// Requires: AVX, AVX512F, CMOV
+TEXT ·rmsNormApplyAVX512(SB), NOSPLIT, $0-72
+	MOVQ invrms+40(FP), AX
+	MOVQ gamma+48(FP), CX
+	MOVQ rows+0(FP), DX
+	MOVQ x+8(FP), BX
+
+rows:
+	MOVQ         bytes+64(FP), SI
+	MOVQ         BX, R8
+	LEAQ         (BX)(SI*1), DI
+	CMPQ         DX, $0x01
+	CMOVQGT      DI, R8
+	MOVQ         R8, R9
+	LEAQ         (R8)(SI*1), DI
+	CMPQ         DX, $0x02
+	CMOVQGT      DI, R9
+	MOVQ         R9, DI
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         DX, $0x03
+	CMOVQGT      SI, DI
+	MOVQ         y+56(FP), SI
+	MOVQ         x+8(FP), R10
+	SUBQ         R10, SI
+	VBROADCASTSS (AX), Z0
+	VBROADCASTSS 4(AX), Z1
+	VBROADCASTSS 8(AX), Z2
+	VBROADCASTSS 12(AX), Z3
 	ADDQ         $0x10, AX
-	VPERMILPS    $0x00, X4, X5
-	VBROADCASTSS X5, Z5
-	VPERMILPS    $0x55, X4, X6
-	VBROADCASTSS X6, Z6
-	VPERMILPS    $0xaa, X4, X7
-	VBROADCASTSS X7, Z7
-	VPERMILPS    $0xff, X4, X4
-	VBROADCASTSS X4, Z4
-	MOVQ         y+56(FP), BX
-	MOVQ         x+8(FP), R9
-	SUBQ         R9, BX
-	MOVQ         gamma+48(FP), R9
 	MOVQ         vectors+16(FP), R11
 	XORQ         R10, R10
 
 apply:
 	DECQ    R11
 	JL      applyTail
-	VMOVUPS (R9)(R10*1), Z8
-	VMOVUPS (DX)(R10*1), Z9
-	VMULPS  Z5, Z9, Z9
-	VMULPS  Z8, Z9, Z9
-	VMOVUPS (DI)(R10*1), Z10
-	VMULPS  Z6, Z10, Z10
-	VMULPS  Z8, Z10, Z10
-	VMOVUPS (R8)(R10*1), Z11
-	VMULPS  Z7, Z11, Z11
-	VMULPS  Z8, Z11, Z11
-	VMOVUPS (SI)(R10*1), Z12
-	VMULPS  Z4, Z12, Z12
-	VMULPS  Z8, Z12, Z12
-	VMOVUPS Z9, (DX)(BX*1)
-	VMOVUPS Z10, (DI)(BX*1)
-	VMOVUPS Z11, (R8)(BX*1)
-	VMOVUPS Z12, (SI)(BX*1)
+	VMOVUPS (CX)(R10*1), Z4
+	VMOVUPS (BX)(R10*1), Z5
+	VMULPS  Z0, Z5, Z5
+	VMULPS  Z4, Z5, Z5
+	VMOVUPS (R8)(R10*1), Z6
+	VMULPS  Z1, Z6, Z6
+	VMULPS  Z4, Z6, Z6
+	VMOVUPS (R9)(R10*1), Z7
+	VMULPS  Z2, Z7, Z7
+	VMULPS  Z4, Z7, Z7
+	VMOVUPS (DI)(R10*1), Z8
+	VMULPS  Z3, Z8, Z8
+	VMULPS  Z4, Z8, Z8
+	VMOVUPS Z5, (BX)(SI*1)
+	VMOVUPS Z6, (R8)(SI*1)
+	VMOVUPS Z7, (R9)(SI*1)
+	VMOVUPS Z8, (DI)(SI*1)
 	ADDQ    $0x40, R10
-	ADDQ    $0x40, BX
+	ADDQ    $0x40, SI
 	JMP     apply
 
 applyTail:
@@ -2581,29 +2061,29 @@ applyTail:
 	JZ        applyDone
 	MOVQ      tail+32(FP), R11
 	KMOVW     R11, K1
-	VMOVUPS.Z (R9)(R10*1), K1, Z8
-	VMOVUPS.Z (DX)(R10*1), K1, Z9
-	VMULPS    Z5, Z9, Z9
-	VMULPS    Z8, Z9, Z9
-	VMOVUPS.Z (DI)(R10*1), K1, Z5
-	VMULPS    Z6, Z5, Z5
-	VMULPS    Z8, Z5, Z5
-	VMOVUPS.Z (R8)(R10*1), K1, Z6
-	VMULPS    Z7, Z6, Z6
-	VMULPS    Z8, Z6, Z6
-	VMOVUPS.Z (SI)(R10*1), K1, Z7
-	VMULPS    Z4, Z7, Z7
-	VMULPS    Z8, Z7, Z7
-	VMOVUPS   Z9, K1, (DX)(BX*1)
-	VMOVUPS   Z5, K1, (DI)(BX*1)
-	VMOVUPS   Z6, K1, (R8)(BX*1)
-	VMOVUPS   Z7, K1, (SI)(BX*1)
+	VMOVUPS.Z (CX)(R10*1), K1, Z4
+	VMOVUPS.Z (BX)(R10*1), K1, Z5
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z4, Z5, Z5
+	VMOVUPS.Z (R8)(R10*1), K1, Z0
+	VMULPS    Z1, Z0, Z0
+	VMULPS    Z4, Z0, Z0
+	VMOVUPS.Z (R9)(R10*1), K1, Z1
+	VMULPS    Z2, Z1, Z1
+	VMULPS    Z4, Z1, Z1
+	VMOVUPS.Z (DI)(R10*1), K1, Z2
+	VMULPS    Z3, Z2, Z2
+	VMULPS    Z4, Z2, Z2
+	VMOVUPS   Z5, K1, (BX)(SI*1)
+	VMOVUPS   Z0, K1, (R8)(SI*1)
+	VMOVUPS   Z1, K1, (R9)(SI*1)
+	VMOVUPS   Z2, K1, (DI)(SI*1)
 
 applyDone:
-	MOVQ SI, DX
-	MOVQ bytes+72(FP), BX
-	ADDQ BX, DX
-	SUBQ $0x04, CX
+	MOVQ DI, BX
+	MOVQ bytes+64(FP), SI
+	ADDQ SI, BX
+	SUBQ $0x04, DX
 	JG   rows
 	VZEROUPPER
 	RET

@@ -2,15 +2,20 @@
 
 package layernorm
 
-// layerNormRowsNEON normalises rows of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+// layerNormApplyNEON computes y = (x−mean)·invstd·gamma + beta of rows of bytes. Of each row's mean and invstd as many are read as make fours.
 //
 //go:noescape
-func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
+func layerNormApplyNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 
-// rmsNormRowsNEON normalises rows of bytes. inverse is 1 over their number of elements.
+// rowSquaresNEON finds the mean square of each row of bytes. inverse is 1 over their number of elements.
 //
 //go:noescape
-func rmsNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
+func rowSquaresNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
+
+// rmsNormApplyNEON computes y = x·invrms·gamma of rows of bytes. Of each row's invrms as many are read as make fours.
+//
+//go:noescape
+func rmsNormApplyNEON(rows int, x *float32, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *float32, bytes int)
 
 // layerNormGradFoursNEON overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
 //

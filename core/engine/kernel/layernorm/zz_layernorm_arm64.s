@@ -2,1036 +2,473 @@
 
 #include "textflag.h"
 
-DATA layerNormOneNEON<>+0(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+4(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+8(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+12(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+16(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+20(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+24(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+28(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+32(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+36(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+40(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+44(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+48(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+52(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+56(SB)/4, $0x3f800000
-DATA layerNormOneNEON<>+60(SB)/4, $0x3f800000
-GLOBL layerNormOneNEON<>(SB), RODATA|NOPTR, $64
-
-DATA rmsNormOneNEON<>+0(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+4(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+8(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+12(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+16(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+20(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+24(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+28(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+32(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+36(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+40(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+44(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+48(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+52(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+56(SB)/4, $0x3f800000
-DATA rmsNormOneNEON<>+60(SB)/4, $0x3f800000
-GLOBL rmsNormOneNEON<>(SB), RODATA|NOPTR, $64
-
-// func layerNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, gamma *float32, beta *float32, y *float32, mean *float32, invstd *float32, bytes int)
-TEXT ·layerNormRowsNEON(SB), NOSPLIT, $0-112
-	MOVD	$layerNormOneNEON<>(SB), R6
-	MOVD	mean+88(FP), R13
-	MOVD	invstd+96(FP), R12
-	MOVD	rows+0(FP), R11
-	MOVD	x+8(FP), R10
+// func layerNormApplyNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
+TEXT ·layerNormApplyNEON(SB), NOSPLIT, $0-88
+	MOVD	mean+40(FP), R11
+	MOVD	invstd+48(FP), R10
+	MOVD	gamma+56(FP), R9
+	MOVD	beta+64(FP), R8
+	MOVD	rows+0(FP), R7
+	MOVD	x+8(FP), R6
 rows:
-	MOVD	bytes+104(FP), R0
-	MOVD	R10, R9
-	ADD	R0<<0, R10, R1
-	CMP	$1, R11
-	CSEL	GT, R1, R9, R9
-	MOVD	R9, R8
-	ADD	R0<<0, R9, R1
-	CMP	$2, R11
-	CSEL	GT, R1, R8, R8
-	MOVD	R8, R7
-	ADD	R0<<0, R8, R0
-	CMP	$3, R11
-	CSEL	GT, R0, R7, R7
-	MOVD	y+80(FP), R4
+	MOVD	bytes+80(FP), R0
+	MOVD	R6, R5
+	ADD	R0<<0, R6, R1
+	CMP	$1, R7
+	CSEL	GT, R1, R5, R5
+	MOVD	R5, R4
+	ADD	R0<<0, R5, R1
+	CMP	$2, R7
+	CSEL	GT, R1, R4, R4
+	MOVD	R4, R3
+	ADD	R0<<0, R4, R0
+	CMP	$3, R7
+	CSEL	GT, R0, R3, R3
+	MOVD	y+72(FP), R2
 	MOVD	x+8(FP), R0
-	SUB	R0, R4, R4
-	ADD	R10, R4, R4
-	MOVD	bytes+104(FP), R0
-	ADD	R0<<2, R10, R3
-	CMP	$4096, R0
-	CSEL	GT, R10, R3, R3
-	MOVD	head+40(FP), R0
-	MOVWU	64(R0), R1
-	TBZ	$3, R1, lanes1
-	FLDPQ	0(R10), (F6, F24)
-lanes1done:
-	TBZ	$3, R1, lanes2
-	FLDPQ	0(R9), (F5, F4)
-lanes2done:
-	TBZ	$3, R1, lanes3
-	FLDPQ	0(R8), (F3, F2)
-lanes3done:
-	TBZ	$3, R1, lanes4
-	FLDPQ	0(R7), (F1, F0)
-lanes4done:
-	WORD	$0x4e26d718 // fadd v24.4s, v24.4s, v6.4s
-	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
-	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	VZIP2	V4.S4, V24.S4, V1.S4
-	VZIP1	V4.S4, V24.S4, V24.S4
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	VZIP2	V0.S4, V2.S4, V1.S4
-	VZIP1	V0.S4, V2.S4, V2.S4
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	VZIP2	V2.D2, V24.D2, V0.D2
-	VZIP1	V2.D2, V24.D2, V24.D2
-	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
-	FMOVS	share+48(FP), F0
-	WORD	$0x4f809318 // fmul v24.4s, v24.4s, v0.s[0]
-	VMOVI	$0, V0.B16
-	VMOV	V24.S[0], V0.S[0]
-	VMOV	V24.S[0], V0.S[1]
-	VMOV	V24.S[0], V0.S[2]
-	VMOV	V24.S[0], V0.S[3]
-	VDUP	V0.S[0], V23.S4
-	VMOVI	$0, V0.B16
-	VMOV	V24.S[1], V0.S[0]
-	VMOV	V24.S[1], V0.S[1]
-	VMOV	V24.S[1], V0.S[2]
-	VMOV	V24.S[1], V0.S[3]
-	VDUP	V0.S[0], V22.S4
-	VMOVI	$0, V0.B16
-	VMOV	V24.S[2], V0.S[0]
-	VMOV	V24.S[2], V0.S[1]
-	VMOV	V24.S[2], V0.S[2]
-	VMOV	V24.S[2], V0.S[3]
-	VDUP	V0.S[0], V21.S4
-	VMOVI	$0, V0.B16
-	VMOV	V24.S[3], V0.S[0]
-	VMOV	V24.S[3], V0.S[1]
-	VMOV	V24.S[3], V0.S[2]
-	VMOV	V24.S[3], V0.S[3]
-	VDUP	V0.S[0], V20.S4
-	VMOVI	$0, V19.B16
-	VMOVI	$0, V18.B16
-	VMOVI	$0, V17.B16
-	VMOVI	$0, V16.B16
-	VMOVI	$0, V15.B16
-	VMOVI	$0, V14.B16
-	VMOVI	$0, V13.B16
-	VMOVI	$0, V12.B16
-	VMOVI	$0, V11.B16
-	VMOVI	$0, V10.B16
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	MOVD	vectors+16(FP), R2
-	MOVD	ZR, R1
-moments:
-	SUBS	$1, R2, R2
-	BLT	momentsTail
-	ADD	R1<<2, R3, R0
-	PRFM	0(R0), PLDL1KEEP
-	PRFM	64(R0), PLDL1KEEP
-	ADD	R1<<2, R4, R0
-	PRFM	0(R0), PLDL1KEEP
-	PRFM	64(R0), PLDL1KEEP
-	ADD	R1<<0, R10, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb7d421 // fsub v1.4s, v1.4s, v23.4s
-	WORD	$0x4eb7d400 // fsub v0.4s, v0.4s, v23.4s
-	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V11.S4
-	VFMLA	V0.S4, V0.S4, V10.S4
-	ADD	R1<<0, R9, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb6d421 // fsub v1.4s, v1.4s, v22.4s
-	WORD	$0x4eb6d400 // fsub v0.4s, v0.4s, v22.4s
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V9.S4
-	VFMLA	V0.S4, V0.S4, V8.S4
-	ADD	R1<<0, R8, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
-	WORD	$0x4eb5d400 // fsub v0.4s, v0.4s, v21.4s
-	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V7.S4
-	VFMLA	V0.S4, V0.S4, V6.S4
-	ADD	R1<<0, R7, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
-	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	VFMLA	V1.S4, V1.S4, V5.S4
-	VFMLA	V0.S4, V0.S4, V4.S4
-	ADD	$32, R1, R1
-	B	moments
-momentsTail:
-	MOVD	rest+24(FP), R0
-	TST	R0, R0
-	BEQ	momentsDone
-	ADD	R1<<2, R3, R0
-	PRFM	0(R0), PLDL1KEEP
-	PRFM	64(R0), PLDL1KEEP
-	ADD	R1<<2, R4, R0
-	PRFM	0(R0), PLDL1KEEP
-	PRFM	64(R0), PLDL1KEEP
-	MOVD	tail+32(FP), R0
-	FLDPQ	0(R0), (F0, F1)
-	MOVWU	64(R0), R2
-	ADD	R1<<0, R10, R0
-	TBZ	$3, R2, lanes5
-	FLDPQ	0(R0), (F3, F2)
-lanes5done:
-	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V23.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V23.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb7d463 // fsub v3.4s, v3.4s, v23.4s
-	WORD	$0x4eb7d442 // fsub v2.4s, v2.4s, v23.4s
-	WORD	$0x4e23d673 // fadd v19.4s, v19.4s, v3.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V11.S4
-	VFMLA	V2.S4, V2.S4, V10.S4
-	MOVD	tail+32(FP), R0
-	FLDPQ	0(R0), (F0, F1)
-	MOVWU	64(R0), R2
-	ADD	R1<<0, R9, R0
-	TBZ	$3, R2, lanes6
-	FLDPQ	0(R0), (F3, F2)
-lanes6done:
-	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V22.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V22.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb6d463 // fsub v3.4s, v3.4s, v22.4s
-	WORD	$0x4eb6d442 // fsub v2.4s, v2.4s, v22.4s
-	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
-	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V9.S4
-	VFMLA	V2.S4, V2.S4, V8.S4
-	MOVD	tail+32(FP), R0
-	FLDPQ	0(R0), (F0, F1)
-	MOVWU	64(R0), R2
-	ADD	R1<<0, R8, R0
-	TBZ	$3, R2, lanes7
-	FLDPQ	0(R0), (F3, F2)
-lanes7done:
-	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V21.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V21.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb5d463 // fsub v3.4s, v3.4s, v21.4s
-	WORD	$0x4eb5d442 // fsub v2.4s, v2.4s, v21.4s
-	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
-	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V7.S4
-	VFMLA	V2.S4, V2.S4, V6.S4
-	MOVD	tail+32(FP), R0
-	FLDPQ	0(R0), (F0, F1)
-	MOVWU	64(R0), R0
-	ADD	R1<<0, R7, R1
-	TBZ	$3, R0, lanes8
-	FLDPQ	0(R1), (F3, F2)
-lanes8done:
-	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
-	VBSL	V20.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V3.B16
-	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
-	VBSL	V20.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
-	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
-	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
-	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
-	VFMLA	V3.S4, V3.S4, V5.S4
-	VFMLA	V2.S4, V2.S4, V4.S4
-momentsDone:
-	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
-	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
-	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
-	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
-	VZIP2	V16.S4, V18.S4, V0.S4
-	VZIP1	V16.S4, V18.S4, V18.S4
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	VZIP2	V12.S4, V14.S4, V0.S4
-	VZIP1	V12.S4, V14.S4, V14.S4
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	VZIP2	V14.D2, V18.D2, V0.D2
-	VZIP1	V14.D2, V18.D2, V18.D2
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
-	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
-	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
-	VZIP2	V8.S4, V10.S4, V0.S4
-	VZIP1	V8.S4, V10.S4, V10.S4
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	VZIP2	V4.S4, V6.S4, V0.S4
-	VZIP1	V4.S4, V6.S4, V6.S4
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	VZIP2	V6.D2, V10.D2, V0.D2
-	VZIP1	V6.D2, V10.D2, V10.D2
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FMOVS	inverse+52(FP), F0
-	WORD	$0x4f809252 // fmul v18.4s, v18.4s, v0.s[0]
-	WORD	$0x4f80914a // fmul v10.4s, v10.4s, v0.s[0]
-	WORD	$0x4e32d718 // fadd v24.4s, v24.4s, v18.4s
-	VFMLS	V18.S4, V18.S4, V10.S4
-	FMOVS	eps+56(FP), F0
-	VDUP	V0.S[0], V0.S4
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x6ea1f94a // fsqrt v10.4s, v10.4s
-	FMOVQ	0(R6), F3
-	WORD	$0x6e2afc63 // fdiv v3.4s, v3.4s, v10.4s
-	CMP	$4, R11
-	BLT	few1
-	FMOVQ	F24, 0(R13)
-	B	kept1
-few1:
-	TST	$2, R11
-	BEQ	one1
-	FMOVD	F24, 0(R13)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V24.B16, V0.B16
-	TST	$1, R11
-	BEQ	kept1
-	FMOVS	F0, 8(R13)
-	B	kept1
-one1:
-	FMOVS	F24, 0(R13)
-kept1:
-	ADD	$16, R13, R13
-	CMP	$4, R11
-	BLT	few2
-	FMOVQ	F3, 0(R12)
-	B	kept2
-few2:
-	TST	$2, R11
-	BEQ	one2
-	FMOVD	F3, 0(R12)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V3.B16, V0.B16
-	TST	$1, R11
-	BEQ	kept2
-	FMOVS	F0, 8(R12)
-	B	kept2
-one2:
-	FMOVS	F3, 0(R12)
-kept2:
-	ADD	$16, R12, R12
-	VMOVI	$0, V0.B16
-	VMOV	V24.S[0], V0.S[0]
-	VMOV	V24.S[0], V0.S[1]
-	VMOV	V24.S[0], V0.S[2]
-	VMOV	V24.S[0], V0.S[3]
-	VDUP	V0.S[0], V2.S4
-	VMOVI	$0, V0.B16
-	VMOV	V24.S[1], V0.S[0]
-	VMOV	V24.S[1], V0.S[1]
-	VMOV	V24.S[1], V0.S[2]
-	VMOV	V24.S[1], V0.S[3]
-	VDUP	V0.S[0], V1.S4
-	VMOVI	$0, V0.B16
-	VMOV	V24.S[2], V0.S[0]
-	VMOV	V24.S[2], V0.S[1]
-	VMOV	V24.S[2], V0.S[2]
-	VMOV	V24.S[2], V0.S[3]
-	VDUP	V0.S[0], V0.S4
-	VMOVI	$0, V4.B16
-	VMOV	V24.S[3], V4.S[0]
-	VMOV	V24.S[3], V4.S[1]
-	VMOV	V24.S[3], V4.S[2]
-	VMOV	V24.S[3], V4.S[3]
-	VDUP	V4.S[0], V19.S4
-	VMOVI	$0, V4.B16
-	VMOV	V3.S[0], V4.S[0]
-	VMOV	V3.S[0], V4.S[1]
-	VMOV	V3.S[0], V4.S[2]
-	VMOV	V3.S[0], V4.S[3]
-	VDUP	V4.S[0], V18.S4
-	VMOVI	$0, V4.B16
-	VMOV	V3.S[1], V4.S[0]
-	VMOV	V3.S[1], V4.S[1]
-	VMOV	V3.S[1], V4.S[2]
-	VMOV	V3.S[1], V4.S[3]
-	VDUP	V4.S[0], V17.S4
-	VMOVI	$0, V4.B16
-	VMOV	V3.S[2], V4.S[0]
-	VMOV	V3.S[2], V4.S[1]
-	VMOV	V3.S[2], V4.S[2]
-	VMOV	V3.S[2], V4.S[3]
-	VDUP	V4.S[0], V16.S4
-	VMOVI	$0, V4.B16
-	VMOV	V3.S[3], V4.S[0]
-	VMOV	V3.S[3], V4.S[1]
-	VMOV	V3.S[3], V4.S[2]
-	VMOV	V3.S[3], V4.S[3]
-	VDUP	V4.S[0], V15.S4
-	MOVD	y+80(FP), R5
-	MOVD	x+8(FP), R0
-	SUB	R0, R5, R5
-	MOVD	gamma+64(FP), R4
-	MOVD	beta+72(FP), R3
-	MOVD	vectors+16(FP), R2
+	SUB	R0, R2, R2
+	VLD1R	(R11), [V19.S4]
+	ADD	$4, R11, R0
+	VLD1R	(R0), [V18.S4]
+	ADD	$8, R11, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R11, R0
+	VLD1R	(R0), [V16.S4]
+	ADD	$16, R11, R11
+	FMOVS	0(R10), F15
+	FMOVS	4(R10), F14
+	FMOVS	8(R10), F13
+	FMOVS	12(R10), F12
+	ADD	$16, R10, R10
+	MOVD	vectors+16(FP), R12
 	MOVD	ZR, R1
 apply:
-	SUBS	$1, R2, R2
+	SUBS	$1, R12, R12
 	BLT	applyTail
-	ADD	R1<<0, R4, R0
-	FLDPQ	0(R0), (F14, F13)
-	ADD	R1<<0, R3, R0
-	FLDPQ	0(R0), (F3, F12)
-	ADD	R1<<0, R10, R0
-	FLDPQ	0(R0), (F11, F10)
-	WORD	$0x4ea2d56b // fsub v11.4s, v11.4s, v2.4s
-	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
-	WORD	$0x6e32dd6b // fmul v11.4s, v11.4s, v18.4s
-	WORD	$0x6e32dd4a // fmul v10.4s, v10.4s, v18.4s
-	VMOV	V3.B16, V4.B16
-	VFMLA	V11.S4, V14.S4, V4.S4
-	VMOV	V4.B16, V11.B16
-	VMOV	V12.B16, V4.B16
-	VFMLA	V10.S4, V13.S4, V4.S4
-	VMOV	V4.B16, V10.B16
 	ADD	R1<<0, R9, R0
-	FLDPQ	0(R0), (F9, F8)
-	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
-	WORD	$0x4ea1d508 // fsub v8.4s, v8.4s, v1.4s
-	WORD	$0x6e31dd29 // fmul v9.4s, v9.4s, v17.4s
-	WORD	$0x6e31dd08 // fmul v8.4s, v8.4s, v17.4s
-	VMOV	V3.B16, V4.B16
-	VFMLA	V9.S4, V14.S4, V4.S4
-	VMOV	V4.B16, V9.B16
-	VMOV	V12.B16, V4.B16
-	VFMLA	V8.S4, V13.S4, V4.S4
-	VMOV	V4.B16, V8.B16
+	FLDPQ	0(R0), (F11, F10)
 	ADD	R1<<0, R8, R0
-	FLDPQ	0(R0), (F7, F6)
-	WORD	$0x4ea0d4e7 // fsub v7.4s, v7.4s, v0.4s
-	WORD	$0x4ea0d4c6 // fsub v6.4s, v6.4s, v0.4s
-	WORD	$0x6e30dce7 // fmul v7.4s, v7.4s, v16.4s
-	WORD	$0x6e30dcc6 // fmul v6.4s, v6.4s, v16.4s
-	VMOV	V3.B16, V4.B16
-	VFMLA	V7.S4, V14.S4, V4.S4
-	VMOV	V4.B16, V7.B16
-	VMOV	V12.B16, V4.B16
-	VFMLA	V6.S4, V13.S4, V4.S4
-	VMOV	V4.B16, V6.B16
-	ADD	R1<<0, R7, R0
-	FLDPQ	0(R0), (F5, F4)
-	WORD	$0x4eb3d4a5 // fsub v5.4s, v5.4s, v19.4s
-	WORD	$0x4eb3d484 // fsub v4.4s, v4.4s, v19.4s
-	WORD	$0x6e2fdca5 // fmul v5.4s, v5.4s, v15.4s
-	WORD	$0x6e2fdc84 // fmul v4.4s, v4.4s, v15.4s
-	VFMLA	V5.S4, V14.S4, V3.S4
-	VMOV	V3.B16, V5.B16
-	VFMLA	V4.S4, V13.S4, V12.S4
-	VMOV	V12.B16, V4.B16
-	ADD	R5<<0, R10, R0
-	FSTPQ	(F11, F10), 0(R0)
-	ADD	R5<<0, R9, R0
-	FSTPQ	(F9, F8), 0(R0)
-	ADD	R5<<0, R8, R0
-	FSTPQ	(F7, F6), 0(R0)
-	ADD	R5<<0, R7, R0
-	FSTPQ	(F5, F4), 0(R0)
+	FLDPQ	0(R0), (F0, F9)
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F8, F7)
+	WORD	$0x4eb3d508 // fsub v8.4s, v8.4s, v19.4s
+	WORD	$0x4eb3d4e7 // fsub v7.4s, v7.4s, v19.4s
+	WORD	$0x4f8f9108 // fmul v8.4s, v8.4s, v15.s[0]
+	WORD	$0x4f8f90e7 // fmul v7.4s, v7.4s, v15.s[0]
+	VMOV	V0.B16, V1.B16
+	VFMLA	V8.S4, V11.S4, V1.S4
+	VMOV	V1.B16, V8.B16
+	VMOV	V9.B16, V1.B16
+	VFMLA	V7.S4, V10.S4, V1.S4
+	VMOV	V1.B16, V7.B16
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F6, F5)
+	WORD	$0x4eb2d4c6 // fsub v6.4s, v6.4s, v18.4s
+	WORD	$0x4eb2d4a5 // fsub v5.4s, v5.4s, v18.4s
+	WORD	$0x4f8e90c6 // fmul v6.4s, v6.4s, v14.s[0]
+	WORD	$0x4f8e90a5 // fmul v5.4s, v5.4s, v14.s[0]
+	VMOV	V0.B16, V1.B16
+	VFMLA	V6.S4, V11.S4, V1.S4
+	VMOV	V1.B16, V6.B16
+	VMOV	V9.B16, V1.B16
+	VFMLA	V5.S4, V10.S4, V1.S4
+	VMOV	V1.B16, V5.B16
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x4eb1d484 // fsub v4.4s, v4.4s, v17.4s
+	WORD	$0x4eb1d463 // fsub v3.4s, v3.4s, v17.4s
+	WORD	$0x4f8d9084 // fmul v4.4s, v4.4s, v13.s[0]
+	WORD	$0x4f8d9063 // fmul v3.4s, v3.4s, v13.s[0]
+	VMOV	V0.B16, V1.B16
+	VFMLA	V4.S4, V11.S4, V1.S4
+	VMOV	V1.B16, V4.B16
+	VMOV	V9.B16, V1.B16
+	VFMLA	V3.S4, V10.S4, V1.S4
+	VMOV	V1.B16, V3.B16
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4eb0d442 // fsub v2.4s, v2.4s, v16.4s
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x4f8c9042 // fmul v2.4s, v2.4s, v12.s[0]
+	WORD	$0x4f8c9021 // fmul v1.4s, v1.4s, v12.s[0]
+	VFMLA	V2.S4, V11.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VFMLA	V1.S4, V10.S4, V9.S4
+	VMOV	V9.B16, V1.B16
+	ADD	R2<<0, R6, R0
+	FSTPQ	(F8, F7), 0(R0)
+	ADD	R2<<0, R5, R0
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	R2<<0, R3, R0
+	FSTPQ	(F2, F1), 0(R0)
 	ADD	$32, R1, R1
-	ADD	$32, R5, R5
+	ADD	$32, R2, R2
 	B	apply
 applyTail:
 	MOVD	rest+24(FP), R0
 	TST	R0, R0
 	BEQ	applyDone
 	MOVD	tail+32(FP), R0
-	MOVWU	64(R0), R0
-	ADD	R1<<0, R4, R2
-	TBZ	$3, R0, lanes9
-	FLDPQ	0(R2), (F8, F7)
-lanes9done:
-	ADD	R1<<0, R3, R2
-	TBZ	$3, R0, lanes10
-	FLDPQ	0(R2), (F6, F5)
-lanes10done:
-	ADD	R1<<0, R10, R2
-	TBZ	$3, R0, lanes11
-	FLDPQ	0(R2), (F4, F3)
-lanes11done:
-	WORD	$0x4ea2d484 // fsub v4.4s, v4.4s, v2.4s
-	WORD	$0x4ea2d463 // fsub v3.4s, v3.4s, v2.4s
-	WORD	$0x6e32dc84 // fmul v4.4s, v4.4s, v18.4s
-	WORD	$0x6e32dc63 // fmul v3.4s, v3.4s, v18.4s
-	VMOV	V6.B16, V2.B16
-	VFMLA	V4.S4, V8.S4, V2.S4
-	VMOV	V2.B16, V4.B16
-	VMOV	V5.B16, V2.B16
-	VFMLA	V3.S4, V7.S4, V2.S4
-	VMOV	V2.B16, V3.B16
-	ADD	R1<<0, R9, R2
-	TBZ	$3, R0, lanes12
-	FLDPQ	0(R2), (F9, F2)
-lanes12done:
-	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
-	WORD	$0x4ea1d442 // fsub v2.4s, v2.4s, v1.4s
-	WORD	$0x6e31dd29 // fmul v9.4s, v9.4s, v17.4s
-	WORD	$0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
-	VMOV	V6.B16, V1.B16
-	VFMLA	V9.S4, V8.S4, V1.S4
-	VMOV	V1.B16, V9.B16
-	VMOV	V5.B16, V1.B16
-	VFMLA	V2.S4, V7.S4, V1.S4
-	VMOV	V1.B16, V2.B16
-	ADD	R1<<0, R8, R2
-	TBZ	$3, R0, lanes13
-	FLDPQ	0(R2), (F10, F1)
-lanes13done:
-	WORD	$0x4ea0d54a // fsub v10.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d421 // fsub v1.4s, v1.4s, v0.4s
-	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
-	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
-	VMOV	V6.B16, V0.B16
-	VFMLA	V10.S4, V8.S4, V0.S4
-	VMOV	V0.B16, V10.B16
-	VMOV	V5.B16, V0.B16
-	VFMLA	V1.S4, V7.S4, V0.S4
-	VMOV	V0.B16, V1.B16
-	ADD	R1<<0, R7, R1
-	TBZ	$3, R0, lanes14
-	FLDPQ	0(R1), (F11, F0)
-lanes14done:
-	WORD	$0x4eb3d56b // fsub v11.4s, v11.4s, v19.4s
+	MOVWU	64(R0), R12
+	ADD	R1<<0, R9, R0
+	TBZ	$3, R12, lanes1
+	FLDPQ	0(R0), (F5, F4)
+lanes1done:
+	ADD	R1<<0, R8, R0
+	TBZ	$3, R12, lanes2
+	FLDPQ	0(R0), (F3, F2)
+lanes2done:
+	ADD	R1<<0, R6, R0
+	TBZ	$3, R12, lanes3
+	FLDPQ	0(R0), (F1, F0)
+lanes3done:
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
 	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
-	WORD	$0x6e2fdd6b // fmul v11.4s, v11.4s, v15.4s
-	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
-	VFMLA	V11.S4, V8.S4, V6.S4
-	VMOV	V6.B16, V11.B16
-	VFMLA	V0.S4, V7.S4, V5.S4
-	VMOV	V5.B16, V0.B16
-	ADD	R5<<0, R10, R1
-	TBZ	$3, R0, lanes15
-	FSTPQ	(F4, F3), 0(R1)
-lanes15done:
-	ADD	R5<<0, R9, R1
-	TBZ	$3, R0, lanes16
-	FSTPQ	(F9, F2), 0(R1)
-lanes16done:
-	ADD	R5<<0, R8, R1
-	TBZ	$3, R0, lanes17
-	FSTPQ	(F10, F1), 0(R1)
-lanes17done:
-	ADD	R5<<0, R7, R1
-	TBZ	$3, R0, lanes18
-	FSTPQ	(F11, F0), 0(R1)
-lanes18done:
+	WORD	$0x4f8f9021 // fmul v1.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f9000 // fmul v0.4s, v0.4s, v15.s[0]
+	VMOV	V3.B16, V6.B16
+	VFMLA	V1.S4, V5.S4, V6.S4
+	VMOV	V6.B16, V1.B16
+	VMOV	V2.B16, V6.B16
+	VFMLA	V0.S4, V4.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	ADD	R1<<0, R5, R0
+	TBZ	$3, R12, lanes4
+	FLDPQ	0(R0), (F7, F6)
+lanes4done:
+	WORD	$0x4eb2d4e7 // fsub v7.4s, v7.4s, v18.4s
+	WORD	$0x4eb2d4c6 // fsub v6.4s, v6.4s, v18.4s
+	WORD	$0x4f8e90e7 // fmul v7.4s, v7.4s, v14.s[0]
+	WORD	$0x4f8e90c6 // fmul v6.4s, v6.4s, v14.s[0]
+	VMOV	V3.B16, V8.B16
+	VFMLA	V7.S4, V5.S4, V8.S4
+	VMOV	V8.B16, V7.B16
+	VMOV	V2.B16, V8.B16
+	VFMLA	V6.S4, V4.S4, V8.S4
+	VMOV	V8.B16, V6.B16
+	ADD	R1<<0, R4, R0
+	TBZ	$3, R12, lanes5
+	FLDPQ	0(R0), (F9, F8)
+lanes5done:
+	WORD	$0x4eb1d529 // fsub v9.4s, v9.4s, v17.4s
+	WORD	$0x4eb1d508 // fsub v8.4s, v8.4s, v17.4s
+	WORD	$0x4f8d9129 // fmul v9.4s, v9.4s, v13.s[0]
+	WORD	$0x4f8d9108 // fmul v8.4s, v8.4s, v13.s[0]
+	VMOV	V3.B16, V10.B16
+	VFMLA	V9.S4, V5.S4, V10.S4
+	VMOV	V10.B16, V9.B16
+	VMOV	V2.B16, V10.B16
+	VFMLA	V8.S4, V4.S4, V10.S4
+	VMOV	V10.B16, V8.B16
+	ADD	R1<<0, R3, R0
+	TBZ	$3, R12, lanes6
+	FLDPQ	0(R0), (F11, F10)
+lanes6done:
+	WORD	$0x4eb0d56b // fsub v11.4s, v11.4s, v16.4s
+	WORD	$0x4eb0d54a // fsub v10.4s, v10.4s, v16.4s
+	WORD	$0x4f8c916b // fmul v11.4s, v11.4s, v12.s[0]
+	WORD	$0x4f8c914a // fmul v10.4s, v10.4s, v12.s[0]
+	VFMLA	V11.S4, V5.S4, V3.S4
+	VMOV	V3.B16, V11.B16
+	VFMLA	V10.S4, V4.S4, V2.S4
+	VMOV	V2.B16, V10.B16
+	ADD	R2<<0, R6, R0
+	TBZ	$3, R12, lanes7
+	FSTPQ	(F1, F0), 0(R0)
+lanes7done:
+	ADD	R2<<0, R5, R0
+	TBZ	$3, R12, lanes8
+	FSTPQ	(F7, F6), 0(R0)
+lanes8done:
+	ADD	R2<<0, R4, R0
+	TBZ	$3, R12, lanes9
+	FSTPQ	(F9, F8), 0(R0)
+lanes9done:
+	ADD	R2<<0, R3, R0
+	TBZ	$3, R12, lanes10
+	FSTPQ	(F11, F10), 0(R0)
+lanes10done:
 applyDone:
-	MOVD	R7, R10
-	MOVD	bytes+104(FP), R0
-	ADD	R0, R10, R10
-	SUBS	$4, R11, R11
+	MOVD	R3, R6
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R6, R6
+	SUBS	$4, R7, R7
 	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V6.B16
-	VMOVI	$0, V24.B16
-	TBZ	$2, R1, lanes1low
-	FMOVQ	0(R10), F6
-	TBZ	$1, R1, lanes1highone
-	FMOVD	16(R10), F24
-	TBZ	$0, R1, lanes1done
-	ADD	$24, R10, R0
-	VLD1	(R0), V24.S[2]
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R12, lanes1low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R12, lanes1highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R1, lanes1done
-	FMOVS	16(R10), F24
+	TBZ	$0, R12, lanes1done
+	FMOVS	16(R0), F4
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R1, lanes1one
-	FMOVD	0(R10), F6
-	TBZ	$0, R1, lanes1done
-	ADD	$8, R10, R0
-	VLD1	(R0), V6.S[2]
+	TBZ	$1, R12, lanes1one
+	FMOVD	0(R0), F5
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R1, lanes1done
-	FMOVS	0(R10), F6
+	TBZ	$0, R12, lanes1done
+	FMOVS	0(R0), F5
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	TBZ	$2, R1, lanes2low
-	FMOVQ	0(R9), F5
-	TBZ	$1, R1, lanes2highone
-	FMOVD	16(R9), F4
-	TBZ	$0, R1, lanes2done
-	ADD	$24, R9, R0
-	VLD1	(R0), V4.S[2]
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R12, lanes2low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R12, lanes2highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R1, lanes2done
-	FMOVS	16(R9), F4
+	TBZ	$0, R12, lanes2done
+	FMOVS	16(R0), F2
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R1, lanes2one
-	FMOVD	0(R9), F5
-	TBZ	$0, R1, lanes2done
-	ADD	$8, R9, R0
-	VLD1	(R0), V5.S[2]
+	TBZ	$1, R12, lanes2one
+	FMOVD	0(R0), F3
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R1, lanes2done
-	FMOVS	0(R9), F5
+	TBZ	$0, R12, lanes2done
+	FMOVS	0(R0), F3
 	B	lanes2done
 lanes3:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R1, lanes3low
-	FMOVQ	0(R8), F3
-	TBZ	$1, R1, lanes3highone
-	FMOVD	16(R8), F2
-	TBZ	$0, R1, lanes3done
-	ADD	$24, R8, R0
-	VLD1	(R0), V2.S[2]
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R12, lanes3low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R12, lanes3highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R1, lanes3done
-	FMOVS	16(R8), F2
+	TBZ	$0, R12, lanes3done
+	FMOVS	16(R0), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R1, lanes3one
-	FMOVD	0(R8), F3
-	TBZ	$0, R1, lanes3done
-	ADD	$8, R8, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R12, lanes3one
+	FMOVD	0(R0), F1
+	TBZ	$0, R12, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R1, lanes3done
-	FMOVS	0(R8), F3
+	TBZ	$0, R12, lanes3done
+	FMOVS	0(R0), F1
 	B	lanes3done
 lanes4:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R1, lanes4low
-	FMOVQ	0(R7), F1
-	TBZ	$1, R1, lanes4highone
-	FMOVD	16(R7), F0
-	TBZ	$0, R1, lanes4done
-	ADD	$24, R7, R0
-	VLD1	(R0), V0.S[2]
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R12, lanes4low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R12, lanes4highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R12, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R1, lanes4done
-	FMOVS	16(R7), F0
+	TBZ	$0, R12, lanes4done
+	FMOVS	16(R0), F6
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R1, lanes4one
-	FMOVD	0(R7), F1
-	TBZ	$0, R1, lanes4done
-	ADD	$8, R7, R0
-	VLD1	(R0), V1.S[2]
+	TBZ	$1, R12, lanes4one
+	FMOVD	0(R0), F7
+	TBZ	$0, R12, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R1, lanes4done
-	FMOVS	0(R7), F1
+	TBZ	$0, R12, lanes4done
+	FMOVS	0(R0), F7
 	B	lanes4done
 lanes5:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R2, lanes5low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R2, lanes5highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R2, lanes5done
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R12, lanes5low
+	FMOVQ	0(R0), F9
+	TBZ	$1, R12, lanes5highone
+	FMOVD	16(R0), F8
+	TBZ	$0, R12, lanes5done
 	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
+	VLD1	(R0), V8.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R2, lanes5done
-	FMOVS	16(R0), F2
+	TBZ	$0, R12, lanes5done
+	FMOVS	16(R0), F8
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R2, lanes5one
-	FMOVD	0(R0), F3
-	TBZ	$0, R2, lanes5done
+	TBZ	$1, R12, lanes5one
+	FMOVD	0(R0), F9
+	TBZ	$0, R12, lanes5done
 	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
+	VLD1	(R0), V9.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R2, lanes5done
-	FMOVS	0(R0), F3
+	TBZ	$0, R12, lanes5done
+	FMOVS	0(R0), F9
 	B	lanes5done
 lanes6:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R2, lanes6low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R2, lanes6highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R2, lanes6done
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	TBZ	$2, R12, lanes6low
+	FMOVQ	0(R0), F11
+	TBZ	$1, R12, lanes6highone
+	FMOVD	16(R0), F10
+	TBZ	$0, R12, lanes6done
 	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
+	VLD1	(R0), V10.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R2, lanes6done
-	FMOVS	16(R0), F2
+	TBZ	$0, R12, lanes6done
+	FMOVS	16(R0), F10
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R2, lanes6one
-	FMOVD	0(R0), F3
-	TBZ	$0, R2, lanes6done
+	TBZ	$1, R12, lanes6one
+	FMOVD	0(R0), F11
+	TBZ	$0, R12, lanes6done
 	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
+	VLD1	(R0), V11.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R2, lanes6done
-	FMOVS	0(R0), F3
+	TBZ	$0, R12, lanes6done
+	FMOVS	0(R0), F11
 	B	lanes6done
 lanes7:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R2, lanes7low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R2, lanes7highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R2, lanes7done
+	TBZ	$2, R12, lanes7low
+	FMOVQ	F1, 0(R0)
+	TBZ	$1, R12, lanes7highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R12, lanes7done
 	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
+	VST1	V0.S[2], (R0)
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R2, lanes7done
-	FMOVS	16(R0), F2
+	TBZ	$0, R12, lanes7done
+	FMOVS	F0, 16(R0)
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R2, lanes7one
-	FMOVD	0(R0), F3
-	TBZ	$0, R2, lanes7done
+	TBZ	$1, R12, lanes7one
+	FMOVD	F1, 0(R0)
+	TBZ	$0, R12, lanes7done
 	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
+	VST1	V1.S[2], (R0)
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R2, lanes7done
-	FMOVS	0(R0), F3
+	TBZ	$0, R12, lanes7done
+	FMOVS	F1, 0(R0)
 	B	lanes7done
 lanes8:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R0, lanes8low
-	FMOVQ	0(R1), F3
-	TBZ	$1, R0, lanes8highone
-	FMOVD	16(R1), F2
-	TBZ	$0, R0, lanes8done
-	ADD	$24, R1, R0
-	VLD1	(R0), V2.S[2]
+	TBZ	$2, R12, lanes8low
+	FMOVQ	F7, 0(R0)
+	TBZ	$1, R12, lanes8highone
+	FMOVD	F6, 16(R0)
+	TBZ	$0, R12, lanes8done
+	ADD	$24, R0, R0
+	VST1	V6.S[2], (R0)
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R0, lanes8done
-	FMOVS	16(R1), F2
+	TBZ	$0, R12, lanes8done
+	FMOVS	F6, 16(R0)
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R0, lanes8one
-	FMOVD	0(R1), F3
-	TBZ	$0, R0, lanes8done
-	ADD	$8, R1, R0
-	VLD1	(R0), V3.S[2]
+	TBZ	$1, R12, lanes8one
+	FMOVD	F7, 0(R0)
+	TBZ	$0, R12, lanes8done
+	ADD	$8, R0, R0
+	VST1	V7.S[2], (R0)
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R0, lanes8done
-	FMOVS	0(R1), F3
+	TBZ	$0, R12, lanes8done
+	FMOVS	F7, 0(R0)
 	B	lanes8done
 lanes9:
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	TBZ	$2, R0, lanes9low
-	FMOVQ	0(R2), F8
-	TBZ	$1, R0, lanes9highone
-	FMOVD	16(R2), F7
-	TBZ	$0, R0, lanes9done
-	ADD	$24, R2, R2
-	VLD1	(R2), V7.S[2]
+	TBZ	$2, R12, lanes9low
+	FMOVQ	F9, 0(R0)
+	TBZ	$1, R12, lanes9highone
+	FMOVD	F8, 16(R0)
+	TBZ	$0, R12, lanes9done
+	ADD	$24, R0, R0
+	VST1	V8.S[2], (R0)
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R0, lanes9done
-	FMOVS	16(R2), F7
+	TBZ	$0, R12, lanes9done
+	FMOVS	F8, 16(R0)
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R0, lanes9one
-	FMOVD	0(R2), F8
-	TBZ	$0, R0, lanes9done
-	ADD	$8, R2, R2
-	VLD1	(R2), V8.S[2]
+	TBZ	$1, R12, lanes9one
+	FMOVD	F9, 0(R0)
+	TBZ	$0, R12, lanes9done
+	ADD	$8, R0, R0
+	VST1	V9.S[2], (R0)
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R0, lanes9done
-	FMOVS	0(R2), F8
+	TBZ	$0, R12, lanes9done
+	FMOVS	F9, 0(R0)
 	B	lanes9done
 lanes10:
-	VMOVI	$0, V6.B16
-	VMOVI	$0, V5.B16
-	TBZ	$2, R0, lanes10low
-	FMOVQ	0(R2), F6
-	TBZ	$1, R0, lanes10highone
-	FMOVD	16(R2), F5
-	TBZ	$0, R0, lanes10done
-	ADD	$24, R2, R2
-	VLD1	(R2), V5.S[2]
+	TBZ	$2, R12, lanes10low
+	FMOVQ	F11, 0(R0)
+	TBZ	$1, R12, lanes10highone
+	FMOVD	F10, 16(R0)
+	TBZ	$0, R12, lanes10done
+	ADD	$24, R0, R0
+	VST1	V10.S[2], (R0)
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R0, lanes10done
-	FMOVS	16(R2), F5
+	TBZ	$0, R12, lanes10done
+	FMOVS	F10, 16(R0)
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R0, lanes10one
-	FMOVD	0(R2), F6
-	TBZ	$0, R0, lanes10done
-	ADD	$8, R2, R2
-	VLD1	(R2), V6.S[2]
+	TBZ	$1, R12, lanes10one
+	FMOVD	F11, 0(R0)
+	TBZ	$0, R12, lanes10done
+	ADD	$8, R0, R0
+	VST1	V11.S[2], (R0)
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R0, lanes10done
-	FMOVS	0(R2), F6
+	TBZ	$0, R12, lanes10done
+	FMOVS	F11, 0(R0)
 	B	lanes10done
-lanes11:
-	VMOVI	$0, V4.B16
-	VMOVI	$0, V3.B16
-	TBZ	$2, R0, lanes11low
-	FMOVQ	0(R2), F4
-	TBZ	$1, R0, lanes11highone
-	FMOVD	16(R2), F3
-	TBZ	$0, R0, lanes11done
-	ADD	$24, R2, R2
-	VLD1	(R2), V3.S[2]
-	B	lanes11done
-lanes11highone:
-	TBZ	$0, R0, lanes11done
-	FMOVS	16(R2), F3
-	B	lanes11done
-lanes11low:
-	TBZ	$1, R0, lanes11one
-	FMOVD	0(R2), F4
-	TBZ	$0, R0, lanes11done
-	ADD	$8, R2, R2
-	VLD1	(R2), V4.S[2]
-	B	lanes11done
-lanes11one:
-	TBZ	$0, R0, lanes11done
-	FMOVS	0(R2), F4
-	B	lanes11done
-lanes12:
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V2.B16
-	TBZ	$2, R0, lanes12low
-	FMOVQ	0(R2), F9
-	TBZ	$1, R0, lanes12highone
-	FMOVD	16(R2), F2
-	TBZ	$0, R0, lanes12done
-	ADD	$24, R2, R2
-	VLD1	(R2), V2.S[2]
-	B	lanes12done
-lanes12highone:
-	TBZ	$0, R0, lanes12done
-	FMOVS	16(R2), F2
-	B	lanes12done
-lanes12low:
-	TBZ	$1, R0, lanes12one
-	FMOVD	0(R2), F9
-	TBZ	$0, R0, lanes12done
-	ADD	$8, R2, R2
-	VLD1	(R2), V9.S[2]
-	B	lanes12done
-lanes12one:
-	TBZ	$0, R0, lanes12done
-	FMOVS	0(R2), F9
-	B	lanes12done
-lanes13:
-	VMOVI	$0, V10.B16
-	VMOVI	$0, V1.B16
-	TBZ	$2, R0, lanes13low
-	FMOVQ	0(R2), F10
-	TBZ	$1, R0, lanes13highone
-	FMOVD	16(R2), F1
-	TBZ	$0, R0, lanes13done
-	ADD	$24, R2, R2
-	VLD1	(R2), V1.S[2]
-	B	lanes13done
-lanes13highone:
-	TBZ	$0, R0, lanes13done
-	FMOVS	16(R2), F1
-	B	lanes13done
-lanes13low:
-	TBZ	$1, R0, lanes13one
-	FMOVD	0(R2), F10
-	TBZ	$0, R0, lanes13done
-	ADD	$8, R2, R2
-	VLD1	(R2), V10.S[2]
-	B	lanes13done
-lanes13one:
-	TBZ	$0, R0, lanes13done
-	FMOVS	0(R2), F10
-	B	lanes13done
-lanes14:
-	VMOVI	$0, V11.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R0, lanes14low
-	FMOVQ	0(R1), F11
-	TBZ	$1, R0, lanes14highone
-	FMOVD	16(R1), F0
-	TBZ	$0, R0, lanes14done
-	ADD	$24, R1, R1
-	VLD1	(R1), V0.S[2]
-	B	lanes14done
-lanes14highone:
-	TBZ	$0, R0, lanes14done
-	FMOVS	16(R1), F0
-	B	lanes14done
-lanes14low:
-	TBZ	$1, R0, lanes14one
-	FMOVD	0(R1), F11
-	TBZ	$0, R0, lanes14done
-	ADD	$8, R1, R1
-	VLD1	(R1), V11.S[2]
-	B	lanes14done
-lanes14one:
-	TBZ	$0, R0, lanes14done
-	FMOVS	0(R1), F11
-	B	lanes14done
-lanes15:
-	TBZ	$2, R0, lanes15low
-	FMOVQ	F4, 0(R1)
-	TBZ	$1, R0, lanes15highone
-	FMOVD	F3, 16(R1)
-	TBZ	$0, R0, lanes15done
-	ADD	$24, R1, R1
-	VST1	V3.S[2], (R1)
-	B	lanes15done
-lanes15highone:
-	TBZ	$0, R0, lanes15done
-	FMOVS	F3, 16(R1)
-	B	lanes15done
-lanes15low:
-	TBZ	$1, R0, lanes15one
-	FMOVD	F4, 0(R1)
-	TBZ	$0, R0, lanes15done
-	ADD	$8, R1, R1
-	VST1	V4.S[2], (R1)
-	B	lanes15done
-lanes15one:
-	TBZ	$0, R0, lanes15done
-	FMOVS	F4, 0(R1)
-	B	lanes15done
-lanes16:
-	TBZ	$2, R0, lanes16low
-	FMOVQ	F9, 0(R1)
-	TBZ	$1, R0, lanes16highone
-	FMOVD	F2, 16(R1)
-	TBZ	$0, R0, lanes16done
-	ADD	$24, R1, R1
-	VST1	V2.S[2], (R1)
-	B	lanes16done
-lanes16highone:
-	TBZ	$0, R0, lanes16done
-	FMOVS	F2, 16(R1)
-	B	lanes16done
-lanes16low:
-	TBZ	$1, R0, lanes16one
-	FMOVD	F9, 0(R1)
-	TBZ	$0, R0, lanes16done
-	ADD	$8, R1, R1
-	VST1	V9.S[2], (R1)
-	B	lanes16done
-lanes16one:
-	TBZ	$0, R0, lanes16done
-	FMOVS	F9, 0(R1)
-	B	lanes16done
-lanes17:
-	TBZ	$2, R0, lanes17low
-	FMOVQ	F10, 0(R1)
-	TBZ	$1, R0, lanes17highone
-	FMOVD	F1, 16(R1)
-	TBZ	$0, R0, lanes17done
-	ADD	$24, R1, R1
-	VST1	V1.S[2], (R1)
-	B	lanes17done
-lanes17highone:
-	TBZ	$0, R0, lanes17done
-	FMOVS	F1, 16(R1)
-	B	lanes17done
-lanes17low:
-	TBZ	$1, R0, lanes17one
-	FMOVD	F10, 0(R1)
-	TBZ	$0, R0, lanes17done
-	ADD	$8, R1, R1
-	VST1	V10.S[2], (R1)
-	B	lanes17done
-lanes17one:
-	TBZ	$0, R0, lanes17done
-	FMOVS	F10, 0(R1)
-	B	lanes17done
-lanes18:
-	TBZ	$2, R0, lanes18low
-	FMOVQ	F11, 0(R1)
-	TBZ	$1, R0, lanes18highone
-	FMOVD	F0, 16(R1)
-	TBZ	$0, R0, lanes18done
-	ADD	$24, R1, R0
-	VST1	V0.S[2], (R0)
-	B	lanes18done
-lanes18highone:
-	TBZ	$0, R0, lanes18done
-	FMOVS	F0, 16(R1)
-	B	lanes18done
-lanes18low:
-	TBZ	$1, R0, lanes18one
-	FMOVD	F11, 0(R1)
-	TBZ	$0, R0, lanes18done
-	ADD	$8, R1, R0
-	VST1	V11.S[2], (R0)
-	B	lanes18done
-lanes18one:
-	TBZ	$0, R0, lanes18done
-	FMOVS	F11, 0(R1)
-	B	lanes18done
 
-// func rmsNormRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, eps float32, gamma *float32, y *float32, invrms *float32, bytes int)
-TEXT ·rmsNormRowsNEON(SB), NOSPLIT, $0-80
-	MOVD	$rmsNormOneNEON<>(SB), R5
-	MOVD	invrms+64(FP), R11
-	MOVD	rows+0(FP), R10
-	MOVD	x+8(FP), R9
+// func rowSquaresNEON(rows int, x *float32, vectors int, rest int, tail uintptr, inverse float32, squares *float32, bytes int)
+TEXT ·rowSquaresNEON(SB), NOSPLIT, $0-64
+	MOVD	squares+48(FP), R9
+	MOVD	rows+0(FP), R8
+	MOVD	x+8(FP), R7
 rows:
-	MOVD	bytes+72(FP), R0
-	MOVD	R9, R8
-	ADD	R0<<0, R9, R1
-	CMP	$1, R10
-	CSEL	GT, R1, R8, R8
-	MOVD	R8, R7
-	ADD	R0<<0, R8, R1
-	CMP	$2, R10
-	CSEL	GT, R1, R7, R7
+	MOVD	bytes+56(FP), R0
 	MOVD	R7, R6
-	ADD	R0<<0, R7, R0
-	CMP	$3, R10
-	CSEL	GT, R0, R6, R6
+	ADD	R0<<0, R7, R1
+	CMP	$1, R8
+	CSEL	GT, R1, R6, R6
+	MOVD	R6, R5
+	ADD	R0<<0, R6, R1
+	CMP	$2, R8
+	CSEL	GT, R1, R5, R5
+	MOVD	R5, R4
+	ADD	R0<<0, R5, R0
+	CMP	$3, R8
+	CSEL	GT, R0, R4, R4
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
 	VMOVI	$0, V7.B16
@@ -1040,38 +477,31 @@ rows:
 	VMOVI	$0, V4.B16
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	MOVD	bytes+72(FP), R0
-	ADD	R0<<2, R9, R4
+	MOVD	bytes+56(FP), R0
+	ADD	R0<<2, R7, R3
 	CMP	$4096, R0
-	CSEL	GT, R9, R4, R4
-	MOVD	y+56(FP), R3
-	MOVD	x+8(FP), R0
-	SUB	R0, R3, R3
-	ADD	R9, R3, R3
+	CSEL	GT, R7, R3, R3
 	MOVD	vectors+16(FP), R2
 	MOVD	ZR, R1
 squares:
 	SUBS	$1, R2, R2
 	BLT	squaresTail
-	ADD	R1<<2, R4, R0
-	PRFM	0(R0), PLDL1KEEP
-	PRFM	64(R0), PLDL1KEEP
 	ADD	R1<<2, R3, R0
 	PRFM	0(R0), PLDL1KEEP
 	PRFM	64(R0), PLDL1KEEP
-	ADD	R1<<0, R9, R0
+	ADD	R1<<0, R7, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V1.S4, V9.S4
 	VFMLA	V0.S4, V0.S4, V8.S4
-	ADD	R1<<0, R8, R0
+	ADD	R1<<0, R6, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V1.S4, V7.S4
 	VFMLA	V0.S4, V0.S4, V6.S4
-	ADD	R1<<0, R7, R0
+	ADD	R1<<0, R5, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V1.S4, V5.S4
 	VFMLA	V0.S4, V0.S4, V4.S4
-	ADD	R1<<0, R6, R0
+	ADD	R1<<0, R4, R0
 	FLDPQ	0(R0), (F1, F0)
 	VFMLA	V1.S4, V1.S4, V3.S4
 	VFMLA	V0.S4, V0.S4, V2.S4
@@ -1083,209 +513,77 @@ squaresTail:
 	BEQ	squaresDone
 	MOVD	tail+32(FP), R0
 	MOVWU	64(R0), R0
-	ADD	R1<<2, R4, R2
-	PRFM	0(R2), PLDL1KEEP
-	PRFM	64(R2), PLDL1KEEP
 	ADD	R1<<2, R3, R2
 	PRFM	0(R2), PLDL1KEEP
 	PRFM	64(R2), PLDL1KEEP
-	ADD	R1<<0, R9, R2
+	ADD	R1<<0, R7, R2
 	TBZ	$3, R0, lanes1
 	FLDPQ	0(R2), (F1, F0)
 lanes1done:
 	VFMLA	V1.S4, V1.S4, V9.S4
 	VFMLA	V0.S4, V0.S4, V8.S4
-	ADD	R1<<0, R8, R2
+	ADD	R1<<0, R6, R2
 	TBZ	$3, R0, lanes2
 	FLDPQ	0(R2), (F1, F0)
 lanes2done:
 	VFMLA	V1.S4, V1.S4, V7.S4
 	VFMLA	V0.S4, V0.S4, V6.S4
-	ADD	R1<<0, R7, R2
+	ADD	R1<<0, R5, R2
 	TBZ	$3, R0, lanes3
 	FLDPQ	0(R2), (F1, F0)
 lanes3done:
 	VFMLA	V1.S4, V1.S4, V5.S4
 	VFMLA	V0.S4, V0.S4, V4.S4
-	ADD	R1<<0, R6, R1
+	ADD	R1<<0, R4, R1
 	TBZ	$3, R0, lanes4
 	FLDPQ	0(R1), (F1, F0)
 lanes4done:
 	VFMLA	V1.S4, V1.S4, V3.S4
 	VFMLA	V0.S4, V0.S4, V2.S4
 squaresDone:
-	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
-	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
-	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	VZIP2	V7.S4, V9.S4, V1.S4
 	VZIP2	V6.S4, V8.S4, V0.S4
+	VZIP1	V7.S4, V9.S4, V9.S4
 	VZIP1	V6.S4, V8.S4, V8.S4
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
 	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	VZIP2	V3.S4, V5.S4, V1.S4
 	VZIP2	V2.S4, V4.S4, V0.S4
+	VZIP1	V3.S4, V5.S4, V5.S4
 	VZIP1	V2.S4, V4.S4, V4.S4
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	VZIP2	V5.D2, V9.D2, V1.D2
 	VZIP2	V4.D2, V8.D2, V0.D2
+	VZIP1	V5.D2, V9.D2, V9.D2
 	VZIP1	V4.D2, V8.D2, V8.D2
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
 	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
 	FMOVS	inverse+40(FP), F0
 	WORD	$0x4f809108 // fmul v8.4s, v8.4s, v0.s[0]
-	FMOVS	eps+44(FP), F0
-	VDUP	V0.S[0], V0.S4
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
-	FMOVQ	0(R5), F0
-	WORD	$0x6e28fc00 // fdiv v0.4s, v0.4s, v8.4s
-	CMP	$4, R10
-	BLT	few3
-	FMOVQ	F0, 0(R11)
-	B	kept3
-few3:
-	TST	$2, R10
-	BEQ	one3
-	FMOVD	F0, 0(R11)
-	VMOVI	$0, V1.B16
-	VEXT	$8, V1.B16, V0.B16, V1.B16
-	TST	$1, R10
-	BEQ	kept3
-	FMOVS	F1, 8(R11)
-	B	kept3
-one3:
-	FMOVS	F0, 0(R11)
-kept3:
-	ADD	$16, R11, R11
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[0], V1.S[0]
-	VMOV	V0.S[0], V1.S[1]
-	VMOV	V0.S[0], V1.S[2]
-	VMOV	V0.S[0], V1.S[3]
-	VDUP	V1.S[0], V13.S4
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[1], V1.S[0]
-	VMOV	V0.S[1], V1.S[1]
-	VMOV	V0.S[1], V1.S[2]
-	VMOV	V0.S[1], V1.S[3]
-	VDUP	V1.S[0], V12.S4
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[2], V1.S[0]
-	VMOV	V0.S[2], V1.S[1]
-	VMOV	V0.S[2], V1.S[2]
-	VMOV	V0.S[2], V1.S[3]
-	VDUP	V1.S[0], V11.S4
-	VMOVI	$0, V1.B16
-	VMOV	V0.S[3], V1.S[0]
-	VMOV	V0.S[3], V1.S[1]
-	VMOV	V0.S[3], V1.S[2]
-	VMOV	V0.S[3], V1.S[3]
-	VDUP	V1.S[0], V10.S4
-	MOVD	y+56(FP), R4
-	MOVD	x+8(FP), R0
-	SUB	R0, R4, R4
-	MOVD	gamma+48(FP), R3
-	MOVD	vectors+16(FP), R2
-	MOVD	ZR, R1
-apply:
-	SUBS	$1, R2, R2
-	BLT	applyTail
-	ADD	R1<<0, R3, R0
-	FLDPQ	0(R0), (F9, F8)
-	ADD	R1<<0, R9, R0
-	FLDPQ	0(R0), (F7, F6)
-	WORD	$0x6e2ddce7 // fmul v7.4s, v7.4s, v13.4s
-	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
-	WORD	$0x6e29dce7 // fmul v7.4s, v7.4s, v9.4s
-	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
-	ADD	R1<<0, R8, R0
-	FLDPQ	0(R0), (F5, F4)
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
-	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
-	WORD	$0x6e28dc84 // fmul v4.4s, v4.4s, v8.4s
-	ADD	R1<<0, R7, R0
-	FLDPQ	0(R0), (F3, F2)
-	WORD	$0x6e2bdc63 // fmul v3.4s, v3.4s, v11.4s
-	WORD	$0x6e2bdc42 // fmul v2.4s, v2.4s, v11.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	ADD	R1<<0, R6, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x6e2adc21 // fmul v1.4s, v1.4s, v10.4s
-	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
-	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
-	ADD	R4<<0, R9, R0
-	FSTPQ	(F7, F6), 0(R0)
-	ADD	R4<<0, R8, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	R4<<0, R7, R0
-	FSTPQ	(F3, F2), 0(R0)
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F1, F0), 0(R0)
-	ADD	$32, R1, R1
-	ADD	$32, R4, R4
-	B	apply
-applyTail:
-	MOVD	rest+24(FP), R0
-	TST	R0, R0
-	BEQ	applyDone
-	MOVD	tail+32(FP), R0
-	MOVWU	64(R0), R0
-	ADD	R1<<0, R3, R2
-	TBZ	$3, R0, lanes5
-	FLDPQ	0(R2), (F3, F2)
-lanes5done:
-	ADD	R1<<0, R9, R2
-	TBZ	$3, R0, lanes6
-	FLDPQ	0(R2), (F1, F0)
-lanes6done:
-	WORD	$0x6e2ddc21 // fmul v1.4s, v1.4s, v13.4s
-	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
-	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
-	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
-	ADD	R1<<0, R8, R2
-	TBZ	$3, R0, lanes7
-	FLDPQ	0(R2), (F5, F4)
-lanes7done:
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
-	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	ADD	R1<<0, R7, R2
-	TBZ	$3, R0, lanes8
-	FLDPQ	0(R2), (F7, F6)
-lanes8done:
-	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
-	WORD	$0x6e2bdcc6 // fmul v6.4s, v6.4s, v11.4s
-	WORD	$0x6e23dce7 // fmul v7.4s, v7.4s, v3.4s
-	WORD	$0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
-	ADD	R1<<0, R6, R1
-	TBZ	$3, R0, lanes9
-	FLDPQ	0(R1), (F9, F8)
-lanes9done:
-	WORD	$0x6e2add29 // fmul v9.4s, v9.4s, v10.4s
-	WORD	$0x6e2add08 // fmul v8.4s, v8.4s, v10.4s
-	WORD	$0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
-	WORD	$0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
-	ADD	R4<<0, R9, R1
-	TBZ	$3, R0, lanes10
-	FSTPQ	(F1, F0), 0(R1)
-lanes10done:
-	ADD	R4<<0, R8, R1
-	TBZ	$3, R0, lanes11
-	FSTPQ	(F5, F4), 0(R1)
-lanes11done:
-	ADD	R4<<0, R7, R1
-	TBZ	$3, R0, lanes12
-	FSTPQ	(F7, F6), 0(R1)
-lanes12done:
-	ADD	R4<<0, R6, R1
-	TBZ	$3, R0, lanes13
-	FSTPQ	(F9, F8), 0(R1)
-lanes13done:
-applyDone:
-	MOVD	R6, R9
-	MOVD	bytes+72(FP), R0
-	ADD	R0, R9, R9
-	SUBS	$4, R10, R10
+	CMP	$4, R8
+	BLT	few1
+	FMOVQ	F8, 0(R9)
+	B	kept1
+few1:
+	TST	$2, R8
+	BEQ	one1
+	FMOVD	F8, 0(R9)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V8.B16, V0.B16
+	TST	$1, R8
+	BEQ	kept1
+	FMOVS	F0, 8(R9)
+	B	kept1
+one1:
+	FMOVS	F8, 0(R9)
+kept1:
+	ADD	$16, R9, R9
+	MOVD	R4, R7
+	MOVD	bytes+56(FP), R0
+	ADD	R0, R7, R7
+	SUBS	$4, R8, R8
 	BGT	rows
 	RET
 lanes1:
@@ -1392,232 +690,368 @@ lanes4one:
 	TBZ	$0, R0, lanes4done
 	FMOVS	0(R1), F1
 	B	lanes4done
-lanes5:
+
+// func rmsNormApplyNEON(rows int, x *float32, vectors int, rest int, tail uintptr, invrms *float32, gamma *float32, y *float32, bytes int)
+TEXT ·rmsNormApplyNEON(SB), NOSPLIT, $0-72
+	MOVD	invrms+40(FP), R9
+	MOVD	gamma+48(FP), R8
+	MOVD	rows+0(FP), R7
+	MOVD	x+8(FP), R6
+rows:
+	MOVD	bytes+64(FP), R0
+	MOVD	R6, R5
+	ADD	R0<<0, R6, R1
+	CMP	$1, R7
+	CSEL	GT, R1, R5, R5
+	MOVD	R5, R4
+	ADD	R0<<0, R5, R1
+	CMP	$2, R7
+	CSEL	GT, R1, R4, R4
+	MOVD	R4, R3
+	ADD	R0<<0, R4, R0
+	CMP	$3, R7
+	CSEL	GT, R0, R3, R3
+	MOVD	y+56(FP), R2
+	MOVD	x+8(FP), R0
+	SUB	R0, R2, R2
+	FMOVS	0(R9), F13
+	FMOVS	4(R9), F12
+	FMOVS	8(R9), F11
+	FMOVS	12(R9), F10
+	ADD	$16, R9, R9
+	MOVD	vectors+16(FP), R10
+	MOVD	ZR, R1
+apply:
+	SUBS	$1, R10, R10
+	BLT	applyTail
+	ADD	R1<<0, R8, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F7, F6)
+	WORD	$0x4f8d90e7 // fmul v7.4s, v7.4s, v13.s[0]
+	WORD	$0x4f8d90c6 // fmul v6.4s, v6.4s, v13.s[0]
+	WORD	$0x6e29dce7 // fmul v7.4s, v7.4s, v9.4s
+	WORD	$0x6e28dcc6 // fmul v6.4s, v6.4s, v8.4s
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD	$0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD	$0x6e29dca5 // fmul v5.4s, v5.4s, v9.4s
+	WORD	$0x6e28dc84 // fmul v4.4s, v4.4s, v8.4s
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F3, F2)
+	WORD	$0x4f8b9063 // fmul v3.4s, v3.4s, v11.s[0]
+	WORD	$0x4f8b9042 // fmul v2.4s, v2.4s, v11.s[0]
+	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	ADD	R1<<0, R3, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f8a9021 // fmul v1.4s, v1.4s, v10.s[0]
+	WORD	$0x4f8a9000 // fmul v0.4s, v0.4s, v10.s[0]
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	ADD	R2<<0, R6, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R2<<0, R5, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	R2<<0, R4, R0
+	FSTPQ	(F3, F2), 0(R0)
+	ADD	R2<<0, R3, R0
+	FSTPQ	(F1, F0), 0(R0)
+	ADD	$32, R1, R1
+	ADD	$32, R2, R2
+	B	apply
+applyTail:
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
+	BEQ	applyDone
+	MOVD	tail+32(FP), R0
+	MOVWU	64(R0), R10
+	ADD	R1<<0, R8, R0
+	TBZ	$3, R10, lanes1
+	FLDPQ	0(R0), (F3, F2)
+lanes1done:
+	ADD	R1<<0, R6, R0
+	TBZ	$3, R10, lanes2
+	FLDPQ	0(R0), (F1, F0)
+lanes2done:
+	WORD	$0x4f8d9021 // fmul v1.4s, v1.4s, v13.s[0]
+	WORD	$0x4f8d9000 // fmul v0.4s, v0.4s, v13.s[0]
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	ADD	R1<<0, R5, R0
+	TBZ	$3, R10, lanes3
+	FLDPQ	0(R0), (F5, F4)
+lanes3done:
+	WORD	$0x4f8c90a5 // fmul v5.4s, v5.4s, v12.s[0]
+	WORD	$0x4f8c9084 // fmul v4.4s, v4.4s, v12.s[0]
+	WORD	$0x6e23dca5 // fmul v5.4s, v5.4s, v3.4s
+	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
+	ADD	R1<<0, R4, R0
+	TBZ	$3, R10, lanes4
+	FLDPQ	0(R0), (F7, F6)
+lanes4done:
+	WORD	$0x4f8b90e7 // fmul v7.4s, v7.4s, v11.s[0]
+	WORD	$0x4f8b90c6 // fmul v6.4s, v6.4s, v11.s[0]
+	WORD	$0x6e23dce7 // fmul v7.4s, v7.4s, v3.4s
+	WORD	$0x6e22dcc6 // fmul v6.4s, v6.4s, v2.4s
+	ADD	R1<<0, R3, R0
+	TBZ	$3, R10, lanes5
+	FLDPQ	0(R0), (F9, F8)
+lanes5done:
+	WORD	$0x4f8a9129 // fmul v9.4s, v9.4s, v10.s[0]
+	WORD	$0x4f8a9108 // fmul v8.4s, v8.4s, v10.s[0]
+	WORD	$0x6e23dd29 // fmul v9.4s, v9.4s, v3.4s
+	WORD	$0x6e22dd08 // fmul v8.4s, v8.4s, v2.4s
+	ADD	R2<<0, R6, R0
+	TBZ	$3, R10, lanes6
+	FSTPQ	(F1, F0), 0(R0)
+lanes6done:
+	ADD	R2<<0, R5, R0
+	TBZ	$3, R10, lanes7
+	FSTPQ	(F5, F4), 0(R0)
+lanes7done:
+	ADD	R2<<0, R4, R0
+	TBZ	$3, R10, lanes8
+	FSTPQ	(F7, F6), 0(R0)
+lanes8done:
+	ADD	R2<<0, R3, R0
+	TBZ	$3, R10, lanes9
+	FSTPQ	(F9, F8), 0(R0)
+lanes9done:
+applyDone:
+	MOVD	R3, R6
+	MOVD	bytes+64(FP), R0
+	ADD	R0, R6, R6
+	SUBS	$4, R7, R7
+	BGT	rows
+	RET
+lanes1:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R0, lanes5low
-	FMOVQ	0(R2), F3
-	TBZ	$1, R0, lanes5highone
-	FMOVD	16(R2), F2
-	TBZ	$0, R0, lanes5done
-	ADD	$24, R2, R2
-	VLD1	(R2), V2.S[2]
-	B	lanes5done
-lanes5highone:
-	TBZ	$0, R0, lanes5done
-	FMOVS	16(R2), F2
-	B	lanes5done
-lanes5low:
-	TBZ	$1, R0, lanes5one
-	FMOVD	0(R2), F3
-	TBZ	$0, R0, lanes5done
-	ADD	$8, R2, R2
-	VLD1	(R2), V3.S[2]
-	B	lanes5done
-lanes5one:
-	TBZ	$0, R0, lanes5done
-	FMOVS	0(R2), F3
-	B	lanes5done
-lanes6:
+	TBZ	$2, R10, lanes1low
+	FMOVQ	0(R0), F3
+	TBZ	$1, R10, lanes1highone
+	FMOVD	16(R0), F2
+	TBZ	$0, R10, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R10, lanes1done
+	FMOVS	16(R0), F2
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R10, lanes1one
+	FMOVD	0(R0), F3
+	TBZ	$0, R10, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R10, lanes1done
+	FMOVS	0(R0), F3
+	B	lanes1done
+lanes2:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R0, lanes6low
-	FMOVQ	0(R2), F1
-	TBZ	$1, R0, lanes6highone
-	FMOVD	16(R2), F0
-	TBZ	$0, R0, lanes6done
-	ADD	$24, R2, R2
-	VLD1	(R2), V0.S[2]
-	B	lanes6done
-lanes6highone:
-	TBZ	$0, R0, lanes6done
-	FMOVS	16(R2), F0
-	B	lanes6done
-lanes6low:
-	TBZ	$1, R0, lanes6one
-	FMOVD	0(R2), F1
-	TBZ	$0, R0, lanes6done
-	ADD	$8, R2, R2
-	VLD1	(R2), V1.S[2]
-	B	lanes6done
-lanes6one:
-	TBZ	$0, R0, lanes6done
-	FMOVS	0(R2), F1
-	B	lanes6done
-lanes7:
+	TBZ	$2, R10, lanes2low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R10, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R10, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R10, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R10, lanes2one
+	FMOVD	0(R0), F1
+	TBZ	$0, R10, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R10, lanes2done
+	FMOVS	0(R0), F1
+	B	lanes2done
+lanes3:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R0, lanes7low
-	FMOVQ	0(R2), F5
-	TBZ	$1, R0, lanes7highone
-	FMOVD	16(R2), F4
-	TBZ	$0, R0, lanes7done
-	ADD	$24, R2, R2
-	VLD1	(R2), V4.S[2]
-	B	lanes7done
-lanes7highone:
-	TBZ	$0, R0, lanes7done
-	FMOVS	16(R2), F4
-	B	lanes7done
-lanes7low:
-	TBZ	$1, R0, lanes7one
-	FMOVD	0(R2), F5
-	TBZ	$0, R0, lanes7done
-	ADD	$8, R2, R2
-	VLD1	(R2), V5.S[2]
-	B	lanes7done
-lanes7one:
-	TBZ	$0, R0, lanes7done
-	FMOVS	0(R2), F5
-	B	lanes7done
-lanes8:
+	TBZ	$2, R10, lanes3low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R10, lanes3highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R10, lanes3done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R10, lanes3done
+	FMOVS	16(R0), F4
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R10, lanes3one
+	FMOVD	0(R0), F5
+	TBZ	$0, R10, lanes3done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R10, lanes3done
+	FMOVS	0(R0), F5
+	B	lanes3done
+lanes4:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R0, lanes8low
-	FMOVQ	0(R2), F7
-	TBZ	$1, R0, lanes8highone
-	FMOVD	16(R2), F6
-	TBZ	$0, R0, lanes8done
-	ADD	$24, R2, R2
-	VLD1	(R2), V6.S[2]
-	B	lanes8done
-lanes8highone:
-	TBZ	$0, R0, lanes8done
-	FMOVS	16(R2), F6
-	B	lanes8done
-lanes8low:
-	TBZ	$1, R0, lanes8one
-	FMOVD	0(R2), F7
-	TBZ	$0, R0, lanes8done
-	ADD	$8, R2, R2
-	VLD1	(R2), V7.S[2]
-	B	lanes8done
-lanes8one:
-	TBZ	$0, R0, lanes8done
-	FMOVS	0(R2), F7
-	B	lanes8done
-lanes9:
+	TBZ	$2, R10, lanes4low
+	FMOVQ	0(R0), F7
+	TBZ	$1, R10, lanes4highone
+	FMOVD	16(R0), F6
+	TBZ	$0, R10, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R10, lanes4done
+	FMOVS	16(R0), F6
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R10, lanes4one
+	FMOVD	0(R0), F7
+	TBZ	$0, R10, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R10, lanes4done
+	FMOVS	0(R0), F7
+	B	lanes4done
+lanes5:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	TBZ	$2, R0, lanes9low
-	FMOVQ	0(R1), F9
-	TBZ	$1, R0, lanes9highone
-	FMOVD	16(R1), F8
-	TBZ	$0, R0, lanes9done
-	ADD	$24, R1, R1
-	VLD1	(R1), V8.S[2]
+	TBZ	$2, R10, lanes5low
+	FMOVQ	0(R0), F9
+	TBZ	$1, R10, lanes5highone
+	FMOVD	16(R0), F8
+	TBZ	$0, R10, lanes5done
+	ADD	$24, R0, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R10, lanes5done
+	FMOVS	16(R0), F8
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R10, lanes5one
+	FMOVD	0(R0), F9
+	TBZ	$0, R10, lanes5done
+	ADD	$8, R0, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R10, lanes5done
+	FMOVS	0(R0), F9
+	B	lanes5done
+lanes6:
+	TBZ	$2, R10, lanes6low
+	FMOVQ	F1, 0(R0)
+	TBZ	$1, R10, lanes6highone
+	FMOVD	F0, 16(R0)
+	TBZ	$0, R10, lanes6done
+	ADD	$24, R0, R0
+	VST1	V0.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R10, lanes6done
+	FMOVS	F0, 16(R0)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R10, lanes6one
+	FMOVD	F1, 0(R0)
+	TBZ	$0, R10, lanes6done
+	ADD	$8, R0, R0
+	VST1	V1.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R10, lanes6done
+	FMOVS	F1, 0(R0)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R10, lanes7low
+	FMOVQ	F5, 0(R0)
+	TBZ	$1, R10, lanes7highone
+	FMOVD	F4, 16(R0)
+	TBZ	$0, R10, lanes7done
+	ADD	$24, R0, R0
+	VST1	V4.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R10, lanes7done
+	FMOVS	F4, 16(R0)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R10, lanes7one
+	FMOVD	F5, 0(R0)
+	TBZ	$0, R10, lanes7done
+	ADD	$8, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R10, lanes7done
+	FMOVS	F5, 0(R0)
+	B	lanes7done
+lanes8:
+	TBZ	$2, R10, lanes8low
+	FMOVQ	F7, 0(R0)
+	TBZ	$1, R10, lanes8highone
+	FMOVD	F6, 16(R0)
+	TBZ	$0, R10, lanes8done
+	ADD	$24, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R10, lanes8done
+	FMOVS	F6, 16(R0)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R10, lanes8one
+	FMOVD	F7, 0(R0)
+	TBZ	$0, R10, lanes8done
+	ADD	$8, R0, R0
+	VST1	V7.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R10, lanes8done
+	FMOVS	F7, 0(R0)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R10, lanes9low
+	FMOVQ	F9, 0(R0)
+	TBZ	$1, R10, lanes9highone
+	FMOVD	F8, 16(R0)
+	TBZ	$0, R10, lanes9done
+	ADD	$24, R0, R0
+	VST1	V8.S[2], (R0)
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R0, lanes9done
-	FMOVS	16(R1), F8
+	TBZ	$0, R10, lanes9done
+	FMOVS	F8, 16(R0)
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R0, lanes9one
-	FMOVD	0(R1), F9
-	TBZ	$0, R0, lanes9done
-	ADD	$8, R1, R1
-	VLD1	(R1), V9.S[2]
+	TBZ	$1, R10, lanes9one
+	FMOVD	F9, 0(R0)
+	TBZ	$0, R10, lanes9done
+	ADD	$8, R0, R0
+	VST1	V9.S[2], (R0)
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R0, lanes9done
-	FMOVS	0(R1), F9
+	TBZ	$0, R10, lanes9done
+	FMOVS	F9, 0(R0)
 	B	lanes9done
-lanes10:
-	TBZ	$2, R0, lanes10low
-	FMOVQ	F1, 0(R1)
-	TBZ	$1, R0, lanes10highone
-	FMOVD	F0, 16(R1)
-	TBZ	$0, R0, lanes10done
-	ADD	$24, R1, R1
-	VST1	V0.S[2], (R1)
-	B	lanes10done
-lanes10highone:
-	TBZ	$0, R0, lanes10done
-	FMOVS	F0, 16(R1)
-	B	lanes10done
-lanes10low:
-	TBZ	$1, R0, lanes10one
-	FMOVD	F1, 0(R1)
-	TBZ	$0, R0, lanes10done
-	ADD	$8, R1, R1
-	VST1	V1.S[2], (R1)
-	B	lanes10done
-lanes10one:
-	TBZ	$0, R0, lanes10done
-	FMOVS	F1, 0(R1)
-	B	lanes10done
-lanes11:
-	TBZ	$2, R0, lanes11low
-	FMOVQ	F5, 0(R1)
-	TBZ	$1, R0, lanes11highone
-	FMOVD	F4, 16(R1)
-	TBZ	$0, R0, lanes11done
-	ADD	$24, R1, R1
-	VST1	V4.S[2], (R1)
-	B	lanes11done
-lanes11highone:
-	TBZ	$0, R0, lanes11done
-	FMOVS	F4, 16(R1)
-	B	lanes11done
-lanes11low:
-	TBZ	$1, R0, lanes11one
-	FMOVD	F5, 0(R1)
-	TBZ	$0, R0, lanes11done
-	ADD	$8, R1, R1
-	VST1	V5.S[2], (R1)
-	B	lanes11done
-lanes11one:
-	TBZ	$0, R0, lanes11done
-	FMOVS	F5, 0(R1)
-	B	lanes11done
-lanes12:
-	TBZ	$2, R0, lanes12low
-	FMOVQ	F7, 0(R1)
-	TBZ	$1, R0, lanes12highone
-	FMOVD	F6, 16(R1)
-	TBZ	$0, R0, lanes12done
-	ADD	$24, R1, R1
-	VST1	V6.S[2], (R1)
-	B	lanes12done
-lanes12highone:
-	TBZ	$0, R0, lanes12done
-	FMOVS	F6, 16(R1)
-	B	lanes12done
-lanes12low:
-	TBZ	$1, R0, lanes12one
-	FMOVD	F7, 0(R1)
-	TBZ	$0, R0, lanes12done
-	ADD	$8, R1, R1
-	VST1	V7.S[2], (R1)
-	B	lanes12done
-lanes12one:
-	TBZ	$0, R0, lanes12done
-	FMOVS	F7, 0(R1)
-	B	lanes12done
-lanes13:
-	TBZ	$2, R0, lanes13low
-	FMOVQ	F9, 0(R1)
-	TBZ	$1, R0, lanes13highone
-	FMOVD	F8, 16(R1)
-	TBZ	$0, R0, lanes13done
-	ADD	$24, R1, R0
-	VST1	V8.S[2], (R0)
-	B	lanes13done
-lanes13highone:
-	TBZ	$0, R0, lanes13done
-	FMOVS	F8, 16(R1)
-	B	lanes13done
-lanes13low:
-	TBZ	$1, R0, lanes13one
-	FMOVD	F9, 0(R1)
-	TBZ	$0, R0, lanes13done
-	ADD	$8, R1, R0
-	VST1	V9.S[2], (R0)
-	B	lanes13done
-lanes13one:
-	TBZ	$0, R0, lanes13done
-	FMOVS	F9, 0(R1)
-	B	lanes13done
 
 // func layerNormGradFoursNEON(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail uintptr, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int)
 TEXT ·layerNormGradFoursNEON(SB), NOSPLIT, $0-112

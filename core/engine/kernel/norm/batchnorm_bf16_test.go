@@ -117,9 +117,13 @@ func atBatchNormBF16PassesNaN(t *testing.T) {
 func TestBatchNormOfHalfTypes(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for _, d := range []tensor.DType{tensor.F16, tensor.BF16} {
-			for _, hw := range []int{128, 196, 1000, mostHalf} {
-				if TakesHalf(hw) {
-					likeFloat32(t, d, 3, 5, hw)
+			for i, hw := range []int{16, 25, 49, 63, 64, 100, 128, 196, 255, 1000, mostHalf} {
+				if !TakesHalf(hw) {
+					continue
+				}
+				likeFloat32(t, d, 3, 5, hw)
+				if hw < 300 {
+					likeFloat32(t, d, 3+6*(i%2), 2+50*(i%3), hw)
 				}
 			}
 		}

@@ -13,57 +13,56 @@ import (
 // the widened values and rounds once. Statistics and what is per channel stay float32. d
 // names the half type; bfloat16 has further kernels where AVX512-BF16 is (batchnorm_bf16.go).
 
-// Planes of a half type that these kernels are for: smaller ones are left to float32's,
-// which take many in one call, and larger ones do not fit into the L1 cache in float32.
-const (
-	leastHalf = 64
-	mostHalf  = 4096
-)
+// mostHalf is the pixels of planes that these passes are for: larger ones do not fit into the L1 cache in float32.
+const mostHalf = 4096
 
-// TakesHalf reports whether planes of hw elements go this way at the active level.
+// TakesHalf reports whether planes of hw elements go this way at the active level: smaller ones are left to float32's passes, which take
+// them by columns.
 func TakesHalf(hw int) bool {
-	return kernel.Current() != kernel.Generic && leastHalf <= hw && hw <= mostHalf
+	return kernel.Current() != kernel.Generic && mostWritten < hw && hw <= mostHalf
 }
 
 // BatchNormStatsHalfOf is BatchNormStatsOf of planes of a half type.
 func BatchNormStatsHalfOf(d tensor.DType, lo, hi, n, c, hw int, x []uint16, mean, variance []float32) {
+	if n >= leastImages && inStages(hw) {
+		halfPixelStats(d, lo, hi, n, c, hw, x, mean, variance)
+		return
+	}
 	var room [mostHalf]float32
 	size, head := newPlaneSize(hw, hw), kernel.Head(hw)
 	channelMoments(lo, hi, n, c, hw, max(1, mostHalf/hw), func(at, planes int, known bool, mean float64) moments {
-		if known {
-			return halfMomentsAround(d, planes, hw, head, c*hw, x[at:], float32(mean))
+		if known && head == hw {
+			return halfMomentsAround(d, planes, hw, c*hw, x[at:], float32(mean))
 		}
 		for i := range planes {
 			convert.Widen(d, room[i*hw:][:hw], tensor.Bytes(x[at+i*c*hw:][:hw]))
+		}
+		if known {
+			return momentsAround(planes, room[:planes*hw], float32(mean), &size)
 		}
 		return planeMoments(planes, room[:planes*hw], &size)
 	}, mean, variance)
 }
 
-// halfMomentsAround is momentsAround of planes of hw elements of a half type, which lie stride
-// elements apart. Vectors take the first head elements of each.
-func halfMomentsAround(d tensor.DType, planes, hw, head, stride int, x []uint16, center float32) moments {
+// halfMomentsAround is momentsAround of planes of hw elements of a half type, a multiple of a block, which lie stride
+// elements apart.
+func halfMomentsAround(d tensor.DType, planes, hw, stride int, x []uint16, center float32) moments {
 	sums := vecBF16MomentsAround
 	if d == tensor.F16 {
 		sums = vecF16MomentsAround
 	}
-	diff, square := sums(planes, &x[0], head, center, 2*stride, 2*hw)
-	around, squares := float64(diff), float64(square)
-	for i := range planes {
-		rest := halfPlane{d: d, x: x[i*stride:][:hw]}
-		for j := head; j < hw; j++ {
-			v := float64(rest.wide(rest.x, j)) - float64(center)
-			around += v
-			squares += v * v
-		}
-	}
-	share := 1 / float64(planes*hw)
-	return moments{float64(center) + around*share, squares - around*around*share}
+	diff, square := sums(planes, &x[0], hw, center, 2*stride, 2*hw)
+	around, share := float64(diff), 1/float64(planes*hw)
+	return moments{float64(center) + around*share, float64(square) - around*around*share}
 }
 
 // BatchNormApplyHalf computes y = (x − mean)·invstd·gamma + beta + residual, and its ReLU
 // if asked for, rounded once; gamma, beta and residual may be nil. y may be x or residual.
 func BatchNormApplyHalf(d tensor.DType, n, c, hw int, x []uint16, mean, invstd, gamma, beta []float32, residual []uint16, relu bool, y []uint16) {
+	if inStages(hw) {
+		stagedApply(d, n, c, hw, x, mean, invstd, gamma, beta, residual, relu, y)
+		return
+	}
 	floor := float32(math.Inf(-1))
 	if relu {
 		floor = 0
@@ -77,20 +76,16 @@ func BatchNormApplyHalf(d tensor.DType, n, c, hw int, x []uint16, mean, invstd, 
 // BatchNormReLUGradOf is for float32: y is nil without a ReLU, and d, if not nil, receives
 // the part of dy that passes it.
 func BatchNormGradHalfOf(t tensor.DType, lo, hi, n, c, hw int, x, y, dy []uint16, mean, invstd, gamma []float32, dx []uint16, dgamma, dbeta []float32, d []uint16, accumulate bool) {
+	g := halfGrad{t: t, c: c, hw: hw, x: x, y: y, dy: dy, dx: dx, d: d}
+	var stage gradStage
+	if inStages(hw) {
+		g.stage = &stage
+	}
 	for block := channelBlock(n, hw, 3); lo < hi; lo += block {
 		end := min(lo+block, hi)
 		var sums, dots [mostChannels]float64
 		for i := range n {
-			for ch := lo; ch < end; ch++ {
-				at := (i*c + ch) * hw
-				a, b := halfPlane{t, x[at:][:hw], part(y, at, hw), dy[at:][:hw], part(d, at, hw)}.sums(mean[ch])
-				sums[ch-lo] += a
-				dots[ch-lo] += b
-			}
-		}
-		gate, from := y, dy
-		if d != nil {
-			gate, from = nil, d
+			g.sums(i, lo, mean[lo:end], &sums, &dots)
 		}
 		count := float64(n * hw)
 		var meanDy, slope, scale [mostChannels]float32
@@ -102,11 +97,53 @@ func BatchNormGradHalfOf(t tensor.DType, lo, hi, n, c, hw int, x, y, dy []uint16
 			meanDy[j], slope[j] = float32(sums[j]/count), float32(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
 		}
 		for i := range n {
-			for ch := lo; ch < end; ch++ {
-				at, j := (i*c+ch)*hw, ch-lo
-				halfPlane{t, x[at:][:hw], part(gate, at, hw), from[at:][:hw], dx[at:][:hw]}.grad(mean[ch], meanDy[j], slope[j], scale[j])
-			}
+			g.input(i, lo, mean[lo:end], meanDy[:], slope[:], scale[:])
 		}
+	}
+}
+
+// halfGrad is a backward pass.
+type halfGrad struct {
+	t               tensor.DType
+	c, hw           int
+	x, y, dy, dx, d []uint16
+	stage           *gradStage // for planes that go inStages
+}
+
+// sums adds Σd and Σd·(x−mean) of planes of image i, from channel lo on, one for each mean.
+func (g *halfGrad) sums(i, lo int, mean []float32, sums, dots *[mostChannels]float64) {
+	at := (i*g.c + lo) * g.hw
+	if g.stage != nil {
+		g.stagedSums(at, mean, sums[:], dots[:])
+		return
+	}
+	for j, m := range mean {
+		a, b := halfPlane{g.t, g.x[at:][:g.hw], part(g.y, at, g.hw), g.dy[at:][:g.hw], part(g.d, at, g.hw)}.sums(m)
+		sums[j] += a
+		dots[j] += b
+		at += g.hw
+	}
+}
+
+// gated is the gradient of the norm's output, and the output of a ReLU that decides what of it passes; nil if all of it does.
+func (g *halfGrad) gated() (dy, gate []uint16) {
+	if g.d != nil {
+		return g.d, nil
+	}
+	return g.dy, g.y
+}
+
+// input writes dx of planes of image i, from channel lo on, one for each mean.
+func (g *halfGrad) input(i, lo int, mean, meanDy, slope, scale []float32) {
+	at := (i*g.c + lo) * g.hw
+	if g.stage != nil {
+		g.stagedInput(at, mean, meanDy, slope, scale)
+		return
+	}
+	dy, gate := g.gated()
+	for j, m := range mean {
+		halfPlane{g.t, g.x[at:][:g.hw], part(gate, at, g.hw), dy[at:][:g.hw], g.dx[at:][:g.hw]}.grad(m, meanDy[j], slope[j], scale[j])
+		at += g.hw
 	}
 }
 

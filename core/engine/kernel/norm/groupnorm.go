@@ -58,10 +58,8 @@ func (s *GroupShape) together() int {
 // groupMoments computes the mean and 1/√(variance + eps) of groups of size elements.
 func groupMoments[T kernel.Float](size int, x []T, eps float64, mean, invstd []T) {
 	if kernel.HasVectors[T]() && size <= smallGroup {
-		lanes := kernel.Lanes()
-		first := min(size, lanes)
-		vecRowMoments(len(mean), kernel.Ptr32(x), size/lanes, size%lanes, kernel.FirstLanes(size%lanes), kernel.FirstLanes(first),
-			1/float32(first), 1/float32(size), float32(eps), kernel.Ptr32(mean), kernel.Ptr32(invstd), 4*size)
+		RowMoments(size, kernel.As32(x), kernel.As32(mean), kernel.As32(invstd))
+		InverseRoots(kernel.As32(invstd)[:len(mean)], eps)
 		return
 	}
 	for i := range mean {
@@ -69,6 +67,15 @@ func groupMoments[T kernel.Float](size int, x []T, eps float64, mean, invstd []T
 		mean[i], invstd[i] = T(m.mean), T(1/math.Sqrt(m.square/float64(size)+eps))
 	}
 }
+
+// RowMoments computes the mean and (biased) variance of rows of size elements, as many as there are means, where there are vectors.
+func RowMoments(size int, x, mean, variance []float32) {
+	lanes, first := kernel.Lanes(), min(size, 4)
+	vecRowMoments(len(mean), &x[0], size/lanes, size%lanes, kernel.FirstLanes(size%lanes), kernel.FirstLanes(first), 1/float32(first), 1/float32(size), &mean[0], &variance[0], 4*size)
+}
+
+// InverseRoots replaces each x by 1/√(x + eps), where there are vectors.
+func InverseRoots(x []float32, eps float64) { vecInverseRoots(len(x), &x[0], float32(eps)) }
 
 // groupMomentsOf are those of one group: in vectors, of its first elements, from whose mean the others are measured.
 func groupMomentsOf[T kernel.Float](x []T) moments {

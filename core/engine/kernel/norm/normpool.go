@@ -170,6 +170,11 @@ func (g *poolGrad[T]) planes(n, lo, j int) (x, y, dy []T, idx []int32, dx []T) {
 	return g.x[i*g.in:][:g.in], g.y[i*g.out:][:g.out], g.dy[i*g.out:][:g.out], idx, g.dx[i*g.in:][:g.in]
 }
 
+// unmasked reports whether kernels with registers of 8 lanes read up to the end of plane i without masks.
+func (g *poolGrad[T]) unmasked(i int) bool {
+	return kernel.Lanes() == stripLanes && g.half.wideX == nil && directStrips(g.p, i)
+}
+
 // widens reports whether float32's passes see the planes from number i on of a half type.
 func (g *poolGrad[T]) widens(i int) bool {
 	return g.half.wideX != nil && !(g.half.strips && directStrips(g.p, i))
@@ -243,7 +248,7 @@ func (g *poolGrad[T]) sumsByOutput(lo, count int, invstd, gamma, beta []T, f *po
 }
 
 func (g *poolGrad[T]) sumsPlane(n, lo, j int, mean T) (sum, dot float64) {
-	g.strip.mean = float32(mean)
+	g.strip.mean, g.strip.unmasked = float32(mean), g.unmasked(n*g.p.C+lo+j)
 	if h := &g.half; h.strips && !g.widens(n*g.p.C+lo) {
 		h.strip.mean = float32(mean)
 		return h.run(stripSums, n*g.p.C+lo+j, g.idx)
@@ -283,6 +288,9 @@ func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals 
 		if g.vectors > 0 {
 			x, y, dy, idx, dx := g.planes(n, lo, 0)
 			t := g.tileOf(x, y, dy, idx, dx, each)
+			if g.unmasked(n*g.p.C + lo + count - 1) {
+				t.n = 0
+			}
 			t.grad(g.vectors)
 			for j := range each {
 				totals[j] += float64(each[j].sum)
@@ -302,6 +310,7 @@ func (g *poolGrad[T]) input(lo, count int, mean []T, f *poolFactors[T]) (totals 
 func (g *poolGrad[T]) inputPlane(n, lo, j int, mean, meanDy, slope, scale T) (sum float64) {
 	s := &g.strip
 	s.mean, s.shift, s.slope, s.scale = float32(mean), float32(meanDy), float32(slope), float32(scale)
+	s.unmasked = g.unmasked(n*g.p.C + lo + j)
 	if h := &g.half; h.strips && !g.widens(n*g.p.C+lo) {
 		h.strip.mean, h.strip.shift, h.strip.slope, h.strip.scale = s.mean, s.shift, s.slope, s.scale
 		sum, _ = h.run(stripGrad, n*g.p.C+lo+j, g.idx)

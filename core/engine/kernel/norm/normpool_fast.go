@@ -19,7 +19,7 @@ type poolGradTile struct {
 	dy, y     *float32
 	idx       *int32
 	outStride int         // bytes between rows of dy, y and idx
-	n         kernel.Mask // columns of these
+	n         kernel.Mask // columns of these; 0: vectors of them may be read whole, by a gradient in registers of 8 lanes
 	last      int         // bytes from the run's start to its last vector
 	counts    kernel.Mask // lanes of the last vector that no other has
 	planes    int
@@ -123,6 +123,8 @@ type poolStrip struct {
 	factors *pool.NormFactors
 	d       tensor.DType // of the images
 	spill   bool         // forward: what follows the plane's outputs is written later, and may be overwritten until then
+	// unmasked says that what follows the plane may be read, of float32 and backward: see directStrips.
+	unmasked bool
 }
 
 // stripTable holds how much places grow by from one pair of rows to the next, and those of
@@ -148,8 +150,8 @@ func forwardStrips(p *pool.Shape) bool {
 // inPairs reports whether rows and columns are pooled in pairs, with none left.
 func inPairs(p *pool.Shape) bool { return p.Halves() && p.H%2 == 0 && p.W%2 == 0 }
 
-// directStrips reports whether the kernels may read the i-th of p's planes of a half type where it lies: they
-// read up to 8 halves from the last columns on, and what follows the last planes may not be there.
+// directStrips reports whether the kernels may read the i-th of p's planes without masks, and those of a half type where they lie: they
+// read up to 8 elements from the last columns on, and what follows the last planes may not be there.
 func directStrips(p *pool.Shape, i int) bool {
 	return p.W%(2*stripLanes) == 0 || (p.N*p.C-1-i)*p.H*p.W >= 4*stripLanes
 }
@@ -240,10 +242,14 @@ func (t *poolStrip) runF32(pass int, whole bool) {
 		vecStripPoolPart(t)
 	case pass == stripSums && whole:
 		vecStripSums(t)
+	case pass == stripSums && t.unmasked:
+		vecStripSumsPartUnmasked(t)
 	case pass == stripSums:
 		vecStripSumsPart(t)
 	case whole:
 		vecStripGrad(t)
+	case t.unmasked:
+		vecStripGradPartUnmasked(t)
 	default:
 		vecStripGradPart(t)
 	}

@@ -103,3 +103,53 @@ func TestBatchNormReLUPoolPassesNaN(t *testing.T) {
 		}
 	})
 }
+
+// TestBatchNormReLUPoolStaysInside has tensors beside pages that may not be touched: kernels read whole vectors of all
+// planes but the last, and write no more than the plane has.
+func TestBatchNormReLUPoolStaysInside(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, w := range []int{2, 6, 8, 10, 14, 16, 22, 28, 30, 40} {
+			for _, affine := range []float32{1, 0} { // by outputs, which a gain of 0 hides
+				for _, atEnd := range []bool{false, true} {
+					p := pool.Shape{N: 2, C: 3, H: 6, W: w, R: 2, S: 2, StrideH: 2, StrideW: 2}
+					p.Prepare()
+					testNormPoolInside(t, &p, affine, atEnd)
+				}
+			}
+		}
+	})
+}
+
+// testNormPoolInside compares both passes on guarded memory with those elsewhere.
+func testNormPoolInside(t *testing.T, p *pool.Shape, gain float32, atEnd bool) {
+	t.Helper()
+	name := fmt.Sprintf(" of %+v, gain %v, at the end %v", *p, gain, atEnd)
+	in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+	type tensors struct {
+		x, y, dy, dx []float32
+		idx          []int32
+	}
+	inside := tensors{idx: kerneltest.Guarded[int32](t, out, atEnd)}
+	for _, v := range []*[]float32{&inside.x, &inside.dx} {
+		*v = kerneltest.Guarded[float32](t, in, atEnd)
+	}
+	for _, v := range []*[]float32{&inside.y, &inside.dy} {
+		*v = kerneltest.Guarded[float32](t, out, atEnd)
+	}
+	other := tensors{make([]float32, in), make([]float32, out), make([]float32, out), make([]float32, in), make([]int32, out)}
+	mean, invstd := kerneltest.Random[float32](5, p.C), kerneltest.Random[float32](6, p.C)
+	gamma, beta := make([]float32, p.C), kerneltest.Random[float32](7, p.C)
+	for i := range gamma {
+		gamma[i] = gain
+	}
+	scratch := make([]float32, BatchNormReLUPoolScratch(p))
+	grads := make([]float32, 3*p.C)
+	for _, s := range []tensors{inside, other} {
+		copy(s.x, kerneltest.Random[float32](1, in))
+		copy(s.dy, kerneltest.Random[float32](2, out))
+		BatchNormReLUPool(p, s.x, mean, invstd, gamma, beta, s.y, s.idx, scratch)
+		BatchNormReLUPoolGrad(p, s.x, s.y, s.dy, false, s.idx, mean, invstd, gamma, beta, s.dx, grads[:p.C], grads[p.C:2*p.C], grads[2*p.C:], false)
+	}
+	kerneltest.SameBits(t, "y"+name, inside.y, other.y)
+	kerneltest.SameBits(t, "dx"+name, inside.dx, other.dx)
+}

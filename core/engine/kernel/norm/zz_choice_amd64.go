@@ -40,12 +40,21 @@ func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, t
 	}
 }
 
-// vecRowMoments finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
-func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int) {
+// vecRowMoments finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, mean *float32, variance *float32, bytes int) {
 	if kernel.Wide() {
-		rowMomentsAVX512(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, mean, invstd, bytes)
+		rowMomentsAVX512(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, mean, variance, bytes)
 	} else {
-		rowMomentsAVX2(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, mean, invstd, bytes)
+		rowMomentsAVX2(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, mean, variance, bytes)
+	}
+}
+
+// vecInverseRoots replaces n elements by 1/√(x + eps).
+func vecInverseRoots(n int, x *float32, eps float32) {
+	if kernel.Wide() {
+		inverseRootsAVX512(n, x, eps)
+	} else {
+		inverseRootsAVX2(n, x, eps)
 	}
 }
 
@@ -637,6 +646,16 @@ func vecBF16StripSumsPart(poolStrip *poolStrip) {
 // vecBF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
 func vecBF16StripGradPart(poolStrip *poolStrip) {
 	bf16StripGradPartAVX2(poolStrip)
+}
+
+// vecStripSumsPartUnmasked adds up dy and dy·(x−mean).
+func vecStripSumsPartUnmasked(poolStrip *poolStrip) {
+	stripSumsPartUnmaskedAVX2(poolStrip)
+}
+
+// vecStripGradPartUnmasked writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecStripGradPartUnmasked(poolStrip *poolStrip) {
+	stripGradPartUnmaskedAVX2(poolStrip)
 }
 
 // vecHalfNormRows computes y = max((x−mean)·scale + shift, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.

@@ -24,9 +24,14 @@ func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, t
 	normGradRowsNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 }
 
-// vecRowMoments finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
-func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int) {
-	rowMomentsNEON(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, eps, mean, invstd, bytes)
+// vecRowMoments finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, mean *float32, variance *float32, bytes int) {
+	rowMomentsNEON(rows, x, vectors, rest, uintptr(tail), uintptr(head), share, inverse, mean, variance, bytes)
+}
+
+// vecInverseRoots replaces n elements by 1/√(x + eps).
+func vecInverseRoots(n int, x *float32, eps float32) {
+	inverseRootsNEON(n, x, eps)
 }
 
 // vecGroupApplyRows computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
@@ -402,6 +407,16 @@ func vecBF16StripSumsPart(poolStrip *poolStrip) {
 // vecBF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
 func vecBF16StripGradPart(poolStrip *poolStrip) {
 	bf16StripGradPartNEON(poolStrip)
+}
+
+// vecStripSumsPartUnmasked adds up dy and dy·(x−mean).
+func vecStripSumsPartUnmasked(poolStrip *poolStrip) {
+	stripSumsPartUnmaskedNEON(poolStrip)
+}
+
+// vecStripGradPartUnmasked writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecStripGradPartUnmasked(poolStrip *poolStrip) {
+	stripGradPartUnmaskedNEON(poolStrip)
 }
 
 // vecHalfNormRows computes y = max((x−mean)·scale + shift, floor), rounded once, of rows one behind the other, each with its own factors. What lies so many bytes ahead is prefetched.

@@ -26,8 +26,13 @@ func vecNormGradRows(rows int, x *float32, dy *float32, vectors int, rest int, t
 	kernel.NoVectors()
 }
 
-// vecRowMoments finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
-func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int) {
+// vecRowMoments finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
+func vecRowMoments(rows int, x *float32, vectors int, rest int, tail kernel.Mask, head kernel.Mask, share float32, inverse float32, mean *float32, variance *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecInverseRoots replaces n elements by 1/√(x + eps).
+func vecInverseRoots(n int, x *float32, eps float32) {
 	kernel.NoVectors()
 }
 
@@ -416,6 +421,16 @@ func vecBF16StripSumsPart(poolStrip *poolStrip) {
 
 // vecBF16StripGradPart writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
 func vecBF16StripGradPart(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecStripSumsPartUnmasked adds up dy and dy·(x−mean).
+func vecStripSumsPartUnmasked(poolStrip *poolStrip) {
+	kernel.NoVectors()
+}
+
+// vecStripGradPartUnmasked writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+func vecStripGradPartUnmasked(poolStrip *poolStrip) {
 	kernel.NoVectors()
 }
 

@@ -22,10 +22,15 @@ func subMulAddRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr
 //go:noescape
 func normGradRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
-// rowMomentsAVX2 finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+// rowMomentsAVX2 finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
 //
 //go:noescape
-func rowMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+func rowMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
+
+// inverseRootsAVX2 replaces n elements by 1/√(x + eps).
+//
+//go:noescape
+func inverseRootsAVX2(n int, x *float32, eps float32)
 
 // groupApplyRowsAVX2 computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
 //
@@ -142,10 +147,15 @@ func subMulAddRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintp
 //go:noescape
 func normGradRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
-// rowMomentsAVX512 finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+// rowMomentsAVX512 finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
 //
 //go:noescape
-func rowMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+func rowMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
+
+// inverseRootsAVX512 replaces n elements by 1/√(x + eps).
+//
+//go:noescape
+func inverseRootsAVX512(n int, x *float32, eps float32)
 
 // groupApplyRowsAVX512 computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
 //

@@ -352,34 +352,16 @@ rowDone:
 	VZEROUPPER
 	RET
 
-DATA rowMomentsOneAVX2<>+0(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+4(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+8(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+12(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+16(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+20(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+24(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+28(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+32(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+36(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+40(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+44(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+48(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+52(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+56(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX2<>+60(SB)/4, $0x3f800000
-GLOBL rowMomentsOneAVX2<>(SB), RODATA|NOPTR, $64
-
-// func rowMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+// func rowMomentsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
 // Requires: AVX, AVX2, CMOV, FMA3, MMX+
-TEXT ·rowMomentsAVX2(SB), NOSPLIT, $0-88
-	MOVQ mean+64(FP), AX
-	MOVQ invstd+72(FP), CX
+TEXT ·rowMomentsAVX2(SB), NOSPLIT, $0-80
+	MOVQ mean+56(FP), AX
+	MOVQ variance+64(FP), CX
 	MOVQ rows+0(FP), DX
 	MOVQ x+8(FP), BX
 
 rows:
-	MOVQ         bytes+80(FP), SI
+	MOVQ         bytes+72(FP), SI
 	MOVQ         BX, R8
 	LEAQ         (BX)(SI*1), DI
 	CMPQ         DX, $0x01
@@ -392,7 +374,7 @@ rows:
 	LEAQ         (R9)(SI*1), SI
 	CMPQ         DX, $0x03
 	CMOVQGT      SI, DI
-	MOVQ         bytes+80(FP), SI
+	MOVQ         bytes+72(FP), SI
 	LEAQ         (BX)(SI*4), R10
 	CMPQ         SI, $0x00001000
 	CMOVQGT      BX, R10
@@ -402,33 +384,25 @@ rows:
 	VMASKMOVPS   (R8), Y0, Y2
 	VMASKMOVPS   (R9), Y0, Y3
 	VMASKMOVPS   (DI), Y0, Y0
-	VEXTRACTF128 $0x01, Y1, X4
-	VADDPS       X1, X4, X4
-	VEXTRACTF128 $0x01, Y2, X1
-	VADDPS       X2, X1, X1
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X3, X2, X2
-	VEXTRACTF128 $0x01, Y0, X3
-	VADDPS       X0, X3, X3
-	VUNPCKHPS    X1, X4, X0
-	VUNPCKLPS    X1, X4, X4
-	VADDPS       X0, X4, X4
-	VUNPCKHPS    X3, X2, X0
-	VUNPCKLPS    X3, X2, X2
-	VADDPS       X0, X2, X2
-	VUNPCKHPD    X2, X4, X0
-	VUNPCKLPD    X2, X4, X4
-	VADDPS       X0, X4, X4
+	VUNPCKHPS    X2, X1, X4
+	VUNPCKLPS    X2, X1, X1
+	VADDPS       X4, X1, X1
+	VUNPCKHPS    X0, X3, X2
+	VUNPCKLPS    X0, X3, X3
+	VADDPS       X2, X3, X3
+	VUNPCKHPD    X3, X1, X0
+	VUNPCKLPD    X3, X1, X1
+	VADDPS       X0, X1, X1
 	VBROADCASTSS share+48(FP), Y0
-	VMULPS       X0, X4, X4
-	VPERMILPS    $0x00, X4, X0
+	VMULPS       X0, X1, X1
+	VPERMILPS    $0x00, X1, X0
 	VBROADCASTSS X0, Y0
-	VPERMILPS    $0x55, X4, X1
-	VBROADCASTSS X1, Y1
-	VPERMILPS    $0xaa, X4, X2
+	VPERMILPS    $0x55, X1, X2
 	VBROADCASTSS X2, Y2
-	VPERMILPS    $0xff, X4, X3
+	VPERMILPS    $0xaa, X1, X3
 	VBROADCASTSS X3, Y3
+	VPERMILPS    $0xff, X1, X4
+	VBROADCASTSS X4, Y4
 	VXORPS       Y5, Y5, Y5
 	VXORPS       Y6, Y6, Y6
 	VXORPS       Y7, Y7, Y7
@@ -450,15 +424,15 @@ moments:
 	VADDPS      Y13, Y5, Y5
 	VFMADD231PS Y13, Y13, Y9
 	VMOVUPS     (R8)(SI*1), Y13
-	VSUBPS      Y1, Y13, Y13
+	VSUBPS      Y2, Y13, Y13
 	VADDPS      Y13, Y6, Y6
 	VFMADD231PS Y13, Y13, Y10
 	VMOVUPS     (R9)(SI*1), Y13
-	VSUBPS      Y2, Y13, Y13
+	VSUBPS      Y3, Y13, Y13
 	VADDPS      Y13, Y7, Y7
 	VFMADD231PS Y13, Y13, Y11
 	VMOVUPS     (DI)(SI*1), Y13
-	VSUBPS      Y3, Y13, Y13
+	VSUBPS      Y4, Y13, Y13
 	VADDPS      Y13, Y8, Y8
 	VFMADD231PS Y13, Y13, Y12
 	ADDQ        $0x20, SI
@@ -482,117 +456,156 @@ momentsTail:
 	MOVQ        tail+32(FP), BX
 	VMOVUPS     (BX), Y13
 	VMASKMOVPS  (R8)(SI*1), Y13, Y0
-	VBLENDVPS   Y13, Y0, Y1, Y0
-	VSUBPS      Y1, Y0, Y0
+	VBLENDVPS   Y13, Y0, Y2, Y0
+	VSUBPS      Y2, Y0, Y0
 	VADDPS      Y0, Y6, Y6
 	VFMADD231PS Y0, Y0, Y10
 	MOVQ        tail+32(FP), BX
-	VMOVUPS     (BX), Y1
-	VMASKMOVPS  (R9)(SI*1), Y1, Y0
-	VBLENDVPS   Y1, Y0, Y2, Y0
-	VSUBPS      Y2, Y0, Y0
+	VMOVUPS     (BX), Y2
+	VMASKMOVPS  (R9)(SI*1), Y2, Y0
+	VBLENDVPS   Y2, Y0, Y3, Y0
+	VSUBPS      Y3, Y0, Y0
 	VADDPS      Y0, Y7, Y7
 	VFMADD231PS Y0, Y0, Y11
 	MOVQ        tail+32(FP), BX
-	VMOVUPS     (BX), Y1
-	VMASKMOVPS  (DI)(SI*1), Y1, Y0
-	VBLENDVPS   Y1, Y0, Y3, Y0
-	VSUBPS      Y3, Y0, Y0
+	VMOVUPS     (BX), Y2
+	VMASKMOVPS  (DI)(SI*1), Y2, Y0
+	VBLENDVPS   Y2, Y0, Y4, Y0
+	VSUBPS      Y4, Y0, Y0
 	VADDPS      Y0, Y8, Y8
 	VFMADD231PS Y0, Y0, Y12
 
 momentsDone:
+	VUNPCKHPS    Y6, Y5, Y0
+	VUNPCKLPS    Y6, Y5, Y5
+	VADDPS       Y0, Y5, Y5
+	VUNPCKHPS    Y8, Y7, Y0
+	VUNPCKLPS    Y8, Y7, Y7
+	VADDPS       Y0, Y7, Y7
+	VUNPCKHPD    Y7, Y5, Y0
+	VUNPCKLPD    Y7, Y5, Y5
+	VADDPS       Y0, Y5, Y5
 	VEXTRACTF128 $0x01, Y5, X0
 	VADDPS       X5, X0, X0
-	VEXTRACTF128 $0x01, Y6, X1
-	VADDPS       X6, X1, X1
-	VEXTRACTF128 $0x01, Y7, X2
-	VADDPS       X7, X2, X2
-	VEXTRACTF128 $0x01, Y8, X3
-	VADDPS       X8, X3, X3
-	VUNPCKHPS    X1, X0, X5
-	VUNPCKLPS    X1, X0, X0
-	VADDPS       X5, X0, X0
-	VUNPCKHPS    X3, X2, X1
-	VUNPCKLPS    X3, X2, X2
-	VADDPS       X1, X2, X2
-	VUNPCKHPD    X2, X0, X1
-	VUNPCKLPD    X2, X0, X0
-	VADDPS       X1, X0, X0
-	VEXTRACTF128 $0x01, Y9, X1
-	VADDPS       X9, X1, X1
-	VEXTRACTF128 $0x01, Y10, X2
-	VADDPS       X10, X2, X2
-	VEXTRACTF128 $0x01, Y11, X3
-	VADDPS       X11, X3, X3
-	VEXTRACTF128 $0x01, Y12, X5
-	VADDPS       X12, X5, X5
-	VUNPCKHPS    X2, X1, X6
-	VUNPCKLPS    X2, X1, X1
-	VADDPS       X6, X1, X1
-	VUNPCKHPS    X5, X3, X2
-	VUNPCKLPS    X5, X3, X3
-	VADDPS       X2, X3, X3
-	VUNPCKHPD    X3, X1, X2
-	VUNPCKLPD    X3, X1, X1
-	VADDPS       X2, X1, X1
-	VBROADCASTSS inverse+52(FP), Y2
-	VMULPS       X2, X0, X0
-	VMULPS       X2, X1, X1
-	VADDPS       X0, X4, X4
-	VFNMADD231PS X0, X0, X1
-	VBROADCASTSS eps+56(FP), Y0
+	VUNPCKHPS    Y10, Y9, Y2
+	VUNPCKLPS    Y10, Y9, Y9
+	VADDPS       Y2, Y9, Y9
+	VUNPCKHPS    Y12, Y11, Y2
+	VUNPCKLPS    Y12, Y11, Y11
+	VADDPS       Y2, Y11, Y11
+	VUNPCKHPD    Y11, Y9, Y2
+	VUNPCKLPD    Y11, Y9, Y9
+	VADDPS       Y2, Y9, Y9
+	VEXTRACTF128 $0x01, Y9, X2
+	VADDPS       X9, X2, X2
+	VBROADCASTSS inverse+52(FP), Y3
+	VMULPS       X3, X0, X0
+	VMULPS       X3, X2, X2
 	VADDPS       X0, X1, X1
-	VSQRTPS      X1, X1
-	VMOVUPS      rowMomentsOneAVX2<>+0(SB), X0
-	VDIVPS       X1, X0, X0
+	VFNMADD231PS X0, X0, X2
 	CMPQ         DX, $0x04
 	JL           few1
-	VMOVUPS      X4, (AX)
+	VMOVUPS      X1, (AX)
 	JMP          kept1
 
 few1:
-	VMOVUPS X4, X1
+	VMOVUPS X1, X0
 	TESTQ   $0x00000002, DX
 	JZ      one1
-	VMOVLPS X4, (AX)
-	VPSRLDQ $0x08, X4, X1
+	VMOVLPS X1, (AX)
+	VPSRLDQ $0x08, X1, X0
 	TESTQ   $0x00000001, DX
 	JZ      kept1
-	VMOVSS  X1, 8(AX)
+	VMOVSS  X0, 8(AX)
 	JMP     kept1
 
 one1:
-	VMOVSS X4, (AX)
+	VMOVSS X1, (AX)
 
 kept1:
 	ADDQ    $0x10, AX
 	CMPQ    DX, $0x04
 	JL      few2
-	VMOVUPS X0, (CX)
+	VMOVUPS X2, (CX)
 	JMP     kept2
 
 few2:
-	VMOVUPS X0, X1
+	VMOVUPS X2, X0
 	TESTQ   $0x00000002, DX
 	JZ      one2
-	VMOVLPS X0, (CX)
-	VPSRLDQ $0x08, X0, X1
+	VMOVLPS X2, (CX)
+	VPSRLDQ $0x08, X2, X0
 	TESTQ   $0x00000001, DX
 	JZ      kept2
-	VMOVSS  X1, 8(CX)
+	VMOVSS  X0, 8(CX)
 	JMP     kept2
 
 one2:
-	VMOVSS X0, (CX)
+	VMOVSS X2, (CX)
 
 kept2:
 	ADDQ $0x10, CX
 	MOVQ DI, BX
-	MOVQ bytes+80(FP), SI
+	MOVQ bytes+72(FP), SI
 	ADDQ SI, BX
 	SUBQ $0x04, DX
 	JG   rows
+	VZEROUPPER
+	RET
+
+DATA inverseRootsOneAVX2<>+0(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+4(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+8(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+12(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+16(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+20(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+24(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+28(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+32(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+36(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+40(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+44(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+48(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+52(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+56(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX2<>+60(SB)/4, $0x3f800000
+GLOBL inverseRootsOneAVX2<>(SB), RODATA|NOPTR, $64
+
+// func inverseRootsAVX2(n int, x *float32, eps float32)
+// Requires: AVX, AVX2, SSE
+TEXT ·inverseRootsAVX2(SB), NOSPLIT, $0-20
+	MOVQ         x+8(FP), AX
+	MOVQ         n+0(FP), CX
+	MOVSS        eps+16(FP), X0
+	VBROADCASTSS X0, Y0
+	VBROADCASTSS inverseRootsOneAVX2<>+0(SB), Y1
+
+vectors:
+	SUBQ    $0x08, CX
+	JL      left
+	VMOVUPS (AX), Y2
+	VADDPS  Y0, Y2, Y2
+	VSQRTPS Y2, Y2
+	VDIVPS  Y2, Y1, Y2
+	VMOVUPS Y2, (AX)
+	ADDQ    $0x20, AX
+	JMP     vectors
+
+left:
+	ADDQ $0x08, CX
+
+ones:
+	DECQ    CX
+	JL      done
+	VMOVSS  (AX), X2
+	VADDPS  X0, X2, X2
+	VSQRTPS X2, X2
+	VDIVPS  X2, X1, X2
+	VMOVSS  X2, (AX)
+	ADDQ    $0x04, AX
+	JMP     ones
+
+done:
 	VZEROUPPER
 	RET
 
@@ -3158,101 +3171,67 @@ rowDone:
 	VZEROUPPER
 	RET
 
-DATA rowMomentsOneAVX512<>+0(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+4(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+8(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+12(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+16(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+20(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+24(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+28(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+32(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+36(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+40(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+44(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+48(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+52(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+56(SB)/4, $0x3f800000
-DATA rowMomentsOneAVX512<>+60(SB)/4, $0x3f800000
-GLOBL rowMomentsOneAVX512<>(SB), RODATA|NOPTR, $64
-
-// func rowMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+// func rowMomentsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
 // Requires: AVX, AVX512F, AVX512VL, CMOV, FMA3, MMX+
-TEXT ·rowMomentsAVX512(SB), NOSPLIT, $0-88
-	MOVQ mean+64(FP), AX
-	MOVQ invstd+72(FP), CX
+TEXT ·rowMomentsAVX512(SB), NOSPLIT, $0-80
+	MOVQ mean+56(FP), AX
+	MOVQ variance+64(FP), CX
 	MOVQ rows+0(FP), DX
 	MOVQ x+8(FP), BX
 
 rows:
-	MOVQ          bytes+80(FP), SI
-	MOVQ          BX, R8
-	LEAQ          (BX)(SI*1), DI
-	CMPQ          DX, $0x01
-	CMOVQGT       DI, R8
-	MOVQ          R8, R9
-	LEAQ          (R8)(SI*1), DI
-	CMPQ          DX, $0x02
-	CMOVQGT       DI, R9
-	MOVQ          R9, DI
-	LEAQ          (R9)(SI*1), SI
-	CMPQ          DX, $0x03
-	CMOVQGT       SI, DI
-	MOVQ          bytes+80(FP), SI
-	LEAQ          (BX)(SI*4), R10
-	CMPQ          SI, $0x00001000
-	CMOVQGT       BX, R10
-	MOVQ          head+40(FP), SI
-	KMOVW         SI, K1
-	VMOVUPS.Z     (BX), K1, Z0
-	VMOVUPS.Z     (R8), K1, Z1
-	VMOVUPS.Z     (R9), K1, Z2
-	VMOVUPS.Z     (DI), K1, Z3
-	VEXTRACTF64X4 $0x01, Z0, Y4
-	VADDPS        Y0, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X0
-	VADDPS        X4, X0, X0
-	VEXTRACTF64X4 $0x01, Z1, Y4
-	VADDPS        Y1, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X1
-	VADDPS        X4, X1, X1
-	VEXTRACTF64X4 $0x01, Z2, Y4
-	VADDPS        Y2, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X2
-	VADDPS        X4, X2, X2
-	VEXTRACTF64X4 $0x01, Z3, Y4
-	VADDPS        Y3, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X3
-	VADDPS        X4, X3, X3
-	VUNPCKHPS     X1, X0, X4
-	VUNPCKLPS     X1, X0, X0
-	VADDPS        X4, X0, X0
-	VUNPCKHPS     X3, X2, X1
-	VUNPCKLPS     X3, X2, X2
-	VADDPS        X1, X2, X2
-	VUNPCKHPD     X2, X0, X1
-	VUNPCKLPD     X2, X0, X0
-	VADDPS        X1, X0, X0
-	VBROADCASTSS  share+48(FP), Z1
-	VMULPS        X1, X0, X0
-	VPERMILPS     $0x00, X0, X1
-	VBROADCASTSS  X1, Z1
-	VPERMILPS     $0x55, X0, X2
-	VBROADCASTSS  X2, Z2
-	VPERMILPS     $0xaa, X0, X3
-	VBROADCASTSS  X3, Z3
-	VPERMILPS     $0xff, X0, X4
-	VBROADCASTSS  X4, Z4
-	VPXORD        Z5, Z5, Z5
-	VPXORD        Z6, Z6, Z6
-	VPXORD        Z7, Z7, Z7
-	VPXORD        Z8, Z8, Z8
-	VPXORD        Z9, Z9, Z9
-	VPXORD        Z10, Z10, Z10
-	VPXORD        Z11, Z11, Z11
-	VPXORD        Z12, Z12, Z12
-	MOVQ          vectors+16(FP), R11
-	XORQ          SI, SI
+	MOVQ         bytes+72(FP), SI
+	MOVQ         BX, R8
+	LEAQ         (BX)(SI*1), DI
+	CMPQ         DX, $0x01
+	CMOVQGT      DI, R8
+	MOVQ         R8, R9
+	LEAQ         (R8)(SI*1), DI
+	CMPQ         DX, $0x02
+	CMOVQGT      DI, R9
+	MOVQ         R9, DI
+	LEAQ         (R9)(SI*1), SI
+	CMPQ         DX, $0x03
+	CMOVQGT      SI, DI
+	MOVQ         bytes+72(FP), SI
+	LEAQ         (BX)(SI*4), R10
+	CMPQ         SI, $0x00001000
+	CMOVQGT      BX, R10
+	MOVQ         head+40(FP), SI
+	KMOVW        SI, K1
+	VMOVUPS.Z    (BX), K1, Z0
+	VMOVUPS.Z    (R8), K1, Z1
+	VMOVUPS.Z    (R9), K1, Z2
+	VMOVUPS.Z    (DI), K1, Z3
+	VUNPCKHPS    X1, X0, X4
+	VUNPCKLPS    X1, X0, X0
+	VADDPS       X4, X0, X0
+	VUNPCKHPS    X3, X2, X1
+	VUNPCKLPS    X3, X2, X2
+	VADDPS       X1, X2, X2
+	VUNPCKHPD    X2, X0, X1
+	VUNPCKLPD    X2, X0, X0
+	VADDPS       X1, X0, X0
+	VBROADCASTSS share+48(FP), Z1
+	VMULPS       X1, X0, X0
+	VPERMILPS    $0x00, X0, X1
+	VBROADCASTSS X1, Z1
+	VPERMILPS    $0x55, X0, X2
+	VBROADCASTSS X2, Z2
+	VPERMILPS    $0xaa, X0, X3
+	VBROADCASTSS X3, Z3
+	VPERMILPS    $0xff, X0, X4
+	VBROADCASTSS X4, Z4
+	VPXORD       Z5, Z5, Z5
+	VPXORD       Z6, Z6, Z6
+	VPXORD       Z7, Z7, Z7
+	VPXORD       Z8, Z8, Z8
+	VPXORD       Z9, Z9, Z9
+	VPXORD       Z10, Z10, Z10
+	VPXORD       Z11, Z11, Z11
+	VPXORD       Z12, Z12, Z12
+	MOVQ         vectors+16(FP), R11
+	XORQ         SI, SI
 
 moments:
 	DECQ        R11
@@ -3320,80 +3299,51 @@ momentsTail:
 	VFMADD231PS Z1, Z1, Z12
 
 momentsDone:
+	VUNPCKHPS     Z6, Z5, Z1
+	VUNPCKLPS     Z6, Z5, Z5
+	VADDPS        Z1, Z5, Z5
+	VUNPCKHPS     Z8, Z7, Z1
+	VUNPCKLPS     Z8, Z7, Z7
+	VADDPS        Z1, Z7, Z7
+	VUNPCKHPD     Z7, Z5, Z1
+	VUNPCKLPD     Z7, Z5, Z5
+	VADDPS        Z1, Z5, Z5
 	VEXTRACTF64X4 $0x01, Z5, Y1
 	VADDPS        Y5, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X2
 	VADDPS        X1, X2, X2
-	VEXTRACTF64X4 $0x01, Z6, Y1
-	VADDPS        Y6, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X3
-	VADDPS        X1, X3, X3
-	VEXTRACTF64X4 $0x01, Z7, Y1
-	VADDPS        Y7, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VEXTRACTF64X4 $0x01, Z8, Y1
-	VADDPS        Y8, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X13
-	VADDPS        X1, X13, X13
-	VUNPCKHPS     X3, X2, X1
-	VUNPCKLPS     X3, X2, X2
-	VADDPS        X1, X2, X2
-	VUNPCKHPS     X13, X4, X1
-	VUNPCKLPS     X13, X4, X4
-	VADDPS        X1, X4, X4
-	VUNPCKHPD     X4, X2, X1
-	VUNPCKLPD     X4, X2, X2
-	VADDPS        X1, X2, X2
+	VUNPCKHPS     Z10, Z9, Z1
+	VUNPCKLPS     Z10, Z9, Z9
+	VADDPS        Z1, Z9, Z9
+	VUNPCKHPS     Z12, Z11, Z1
+	VUNPCKLPS     Z12, Z11, Z11
+	VADDPS        Z1, Z11, Z11
+	VUNPCKHPD     Z11, Z9, Z1
+	VUNPCKLPD     Z11, Z9, Z9
+	VADDPS        Z1, Z9, Z9
 	VEXTRACTF64X4 $0x01, Z9, Y1
 	VADDPS        Y9, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X3
-	VADDPS        X1, X3, X3
-	VEXTRACTF64X4 $0x01, Z10, Y1
-	VADDPS        Y10, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X4
-	VADDPS        X1, X4, X4
-	VEXTRACTF64X4 $0x01, Z11, Y1
-	VADDPS        Y11, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X13
-	VADDPS        X1, X13, X13
-	VEXTRACTF64X4 $0x01, Z12, Y1
-	VADDPS        Y12, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X14
-	VADDPS        X1, X14, X14
-	VUNPCKHPS     X4, X3, X1
-	VUNPCKLPS     X4, X3, X3
-	VADDPS        X1, X3, X3
-	VUNPCKHPS     X14, X13, X1
-	VUNPCKLPS     X14, X13, X13
-	VADDPS        X1, X13, X13
-	VUNPCKHPD     X13, X3, X1
-	VUNPCKLPD     X13, X3, X3
 	VADDPS        X1, X3, X3
 	VBROADCASTSS  inverse+52(FP), Z1
 	VMULPS        X1, X2, X2
 	VMULPS        X1, X3, X3
 	VADDPS        X2, X0, X0
 	VFNMADD231PS  X2, X2, X3
-	VBROADCASTSS  eps+56(FP), Z1
-	VADDPS        X1, X3, X3
-	VSQRTPS       X3, X3
-	VMOVUPS       rowMomentsOneAVX512<>+0(SB), X1
-	VDIVPS        X3, X1, X1
 	CMPQ          DX, $0x04
 	JL            few1
 	VMOVUPS       X0, (AX)
 	JMP           kept1
 
 few1:
-	VMOVUPS X0, X2
+	VMOVUPS X0, X1
 	TESTQ   $0x00000002, DX
 	JZ      one1
 	VMOVLPS X0, (AX)
-	VPSRLDQ $0x08, X0, X2
+	VPSRLDQ $0x08, X0, X1
 	TESTQ   $0x00000001, DX
 	JZ      kept1
-	VMOVSS  X2, 8(AX)
+	VMOVSS  X1, 8(AX)
 	JMP     kept1
 
 one1:
@@ -3403,30 +3353,86 @@ kept1:
 	ADDQ    $0x10, AX
 	CMPQ    DX, $0x04
 	JL      few2
-	VMOVUPS X1, (CX)
+	VMOVUPS X3, (CX)
 	JMP     kept2
 
 few2:
-	VMOVUPS X1, X0
+	VMOVUPS X3, X0
 	TESTQ   $0x00000002, DX
 	JZ      one2
-	VMOVLPS X1, (CX)
-	VPSRLDQ $0x08, X1, X0
+	VMOVLPS X3, (CX)
+	VPSRLDQ $0x08, X3, X0
 	TESTQ   $0x00000001, DX
 	JZ      kept2
 	VMOVSS  X0, 8(CX)
 	JMP     kept2
 
 one2:
-	VMOVSS X1, (CX)
+	VMOVSS X3, (CX)
 
 kept2:
 	ADDQ $0x10, CX
 	MOVQ DI, BX
-	MOVQ bytes+80(FP), SI
+	MOVQ bytes+72(FP), SI
 	ADDQ SI, BX
 	SUBQ $0x04, DX
 	JG   rows
+	VZEROUPPER
+	RET
+
+DATA inverseRootsOneAVX512<>+0(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+4(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+8(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+12(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+16(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+20(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+24(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+28(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+32(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+36(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+40(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+44(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+48(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+52(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+56(SB)/4, $0x3f800000
+DATA inverseRootsOneAVX512<>+60(SB)/4, $0x3f800000
+GLOBL inverseRootsOneAVX512<>(SB), RODATA|NOPTR, $64
+
+// func inverseRootsAVX512(n int, x *float32, eps float32)
+// Requires: AVX, AVX512F, SSE
+TEXT ·inverseRootsAVX512(SB), NOSPLIT, $0-20
+	MOVQ         x+8(FP), AX
+	MOVQ         n+0(FP), CX
+	MOVSS        eps+16(FP), X0
+	VBROADCASTSS X0, Z0
+	VBROADCASTSS inverseRootsOneAVX512<>+0(SB), Z1
+
+vectors:
+	SUBQ    $0x10, CX
+	JL      left
+	VMOVUPS (AX), Z2
+	VADDPS  Z0, Z2, Z2
+	VSQRTPS Z2, Z2
+	VDIVPS  Z2, Z1, Z2
+	VMOVUPS Z2, (AX)
+	ADDQ    $0x40, AX
+	JMP     vectors
+
+left:
+	ADDQ $0x10, CX
+
+ones:
+	DECQ    CX
+	JL      done
+	VMOVSS  (AX), X2
+	VADDPS  X0, X2, X2
+	VSQRTPS X2, X2
+	VDIVPS  X2, X1, X2
+	VMOVSS  X2, (AX)
+	ADDQ    $0x04, AX
+	JMP     ones
+
+done:
 	VZEROUPPER
 	RET
 

@@ -22,10 +22,15 @@ func subMulAddRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr
 //go:noescape
 func normGradRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
-// rowMomentsNEON finds the mean and 1/√(variance + eps) of each row of bytes. head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements.
+// rowMomentsNEON finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.
 //
 //go:noescape
-func rowMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
+func rowMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
+
+// inverseRootsNEON replaces n elements by 1/√(x + eps).
+//
+//go:noescape
+func inverseRootsNEON(n int, x *float32, eps float32)
 
 // groupApplyRowsNEON computes y = (x−mean)·(invstd·gamma) + beta of groups of rows of bytes, each group with its own mean and invstd, and each row with its own gamma and beta.
 //

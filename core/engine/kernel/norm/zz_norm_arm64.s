@@ -2,23 +2,23 @@
 
 #include "textflag.h"
 
-DATA rowMomentsOneNEON<>+0(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+4(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+8(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+12(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+16(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+20(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+24(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+28(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+32(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+36(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+40(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+44(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+48(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+52(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+56(SB)/4, $0x3f800000
-DATA rowMomentsOneNEON<>+60(SB)/4, $0x3f800000
-GLOBL rowMomentsOneNEON<>(SB), RODATA|NOPTR, $64
+DATA inverseRootsOneNEON<>+0(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+4(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+8(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+12(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+16(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+20(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+24(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+28(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+32(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+36(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+40(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+44(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+48(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+52(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+56(SB)/4, $0x3f800000
+DATA inverseRootsOneNEON<>+60(SB)/4, $0x3f800000
+GLOBL inverseRootsOneNEON<>(SB), RODATA|NOPTR, $64
 
 // func subMulAddNEON(x *float32, mean float32, scale float32, shift float32, y *float32, n int)
 TEXT ·subMulAddNEON(SB), NOSPLIT, $0-40
@@ -561,55 +561,50 @@ lanes3one:
 	FMOVS	F3, 0(R1)
 	B	lanes3done
 
-// func rowMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, eps float32, mean *float32, invstd *float32, bytes int)
-TEXT ·rowMomentsNEON(SB), NOSPLIT, $0-88
-	MOVD	$rowMomentsOneNEON<>(SB), R0
-	MOVD	mean+64(FP), R11
-	MOVD	invstd+72(FP), R10
-	MOVD	rows+0(FP), R9
-	MOVD	x+8(FP), R8
+// func rowMomentsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, head uintptr, share float32, inverse float32, mean *float32, variance *float32, bytes int)
+TEXT ·rowMomentsNEON(SB), NOSPLIT, $0-80
+	MOVD	mean+56(FP), R10
+	MOVD	variance+64(FP), R9
+	MOVD	rows+0(FP), R8
+	MOVD	x+8(FP), R7
 rows:
-	MOVD	bytes+80(FP), R1
-	MOVD	R8, R7
-	ADD	R1<<0, R8, R2
-	CMP	$1, R9
-	CSEL	GT, R2, R7, R7
+	MOVD	bytes+72(FP), R0
 	MOVD	R7, R6
-	ADD	R1<<0, R7, R2
-	CMP	$2, R9
-	CSEL	GT, R2, R6, R6
+	ADD	R0<<0, R7, R1
+	CMP	$1, R8
+	CSEL	GT, R1, R6, R6
 	MOVD	R6, R5
-	ADD	R1<<0, R6, R1
-	CMP	$3, R9
+	ADD	R0<<0, R6, R1
+	CMP	$2, R8
 	CSEL	GT, R1, R5, R5
-	MOVD	bytes+80(FP), R1
-	ADD	R1<<2, R8, R4
-	CMP	$4096, R1
-	CSEL	GT, R8, R4, R4
-	MOVD	head+40(FP), R1
-	MOVWU	64(R1), R2
-	TBZ	$3, R2, lanes1
-	FLDPQ	0(R8), (F6, F24)
+	MOVD	R5, R4
+	ADD	R0<<0, R5, R0
+	CMP	$3, R8
+	CSEL	GT, R0, R4, R4
+	MOVD	bytes+72(FP), R0
+	ADD	R0<<2, R7, R3
+	CMP	$4096, R0
+	CSEL	GT, R7, R3, R3
+	MOVD	head+40(FP), R0
+	MOVWU	64(R0), R1
+	TBZ	$3, R1, lanes1
+	FLDPQ	0(R7), (F24, F0)
 lanes1done:
-	TBZ	$3, R2, lanes2
-	FLDPQ	0(R7), (F5, F4)
+	TBZ	$3, R1, lanes2
+	FLDPQ	0(R6), (F3, F0)
 lanes2done:
-	TBZ	$3, R2, lanes3
-	FLDPQ	0(R6), (F3, F2)
+	TBZ	$3, R1, lanes3
+	FLDPQ	0(R5), (F2, F0)
 lanes3done:
-	TBZ	$3, R2, lanes4
-	FLDPQ	0(R5), (F1, F0)
+	TBZ	$3, R1, lanes4
+	FLDPQ	0(R4), (F1, F0)
 lanes4done:
-	WORD	$0x4e26d718 // fadd v24.4s, v24.4s, v6.4s
-	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
-	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	VZIP2	V4.S4, V24.S4, V1.S4
-	VZIP1	V4.S4, V24.S4, V24.S4
-	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
-	VZIP2	V0.S4, V2.S4, V1.S4
-	VZIP1	V0.S4, V2.S4, V2.S4
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	VZIP2	V3.S4, V24.S4, V0.S4
+	VZIP1	V3.S4, V24.S4, V24.S4
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	VZIP2	V1.S4, V2.S4, V0.S4
+	VZIP1	V1.S4, V2.S4, V2.S4
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	VZIP2	V2.D2, V24.D2, V0.D2
 	VZIP1	V2.D2, V24.D2, V24.D2
 	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
@@ -655,61 +650,61 @@ lanes4done:
 	VMOVI	$0, V6.B16
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	MOVD	vectors+16(FP), R3
-	MOVD	ZR, R2
+	MOVD	vectors+16(FP), R2
+	MOVD	ZR, R1
 moments:
-	SUBS	$1, R3, R3
+	SUBS	$1, R2, R2
 	BLT	momentsTail
-	ADD	R2<<2, R4, R1
-	PRFM	0(R1), PLDL1KEEP
-	PRFM	64(R1), PLDL1KEEP
-	ADD	R2<<0, R8, R1
-	FLDPQ	0(R1), (F1, F0)
+	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	ADD	R1<<0, R7, R0
+	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4eb7d421 // fsub v1.4s, v1.4s, v23.4s
 	WORD	$0x4eb7d400 // fsub v0.4s, v0.4s, v23.4s
 	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
 	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V11.S4
 	VFMLA	V0.S4, V0.S4, V10.S4
-	ADD	R2<<0, R7, R1
-	FLDPQ	0(R1), (F1, F0)
+	ADD	R1<<0, R6, R0
+	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4eb6d421 // fsub v1.4s, v1.4s, v22.4s
 	WORD	$0x4eb6d400 // fsub v0.4s, v0.4s, v22.4s
 	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
 	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V9.S4
 	VFMLA	V0.S4, V0.S4, V8.S4
-	ADD	R2<<0, R6, R1
-	FLDPQ	0(R1), (F1, F0)
+	ADD	R1<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4eb5d421 // fsub v1.4s, v1.4s, v21.4s
 	WORD	$0x4eb5d400 // fsub v0.4s, v0.4s, v21.4s
 	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
 	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V7.S4
 	VFMLA	V0.S4, V0.S4, V6.S4
-	ADD	R2<<0, R5, R1
-	FLDPQ	0(R1), (F1, F0)
+	ADD	R1<<0, R4, R0
+	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
 	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
 	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	VFMLA	V1.S4, V1.S4, V5.S4
 	VFMLA	V0.S4, V0.S4, V4.S4
-	ADD	$32, R2, R2
+	ADD	$32, R1, R1
 	B	moments
 momentsTail:
-	MOVD	rest+24(FP), R1
-	TST	R1, R1
+	MOVD	rest+24(FP), R0
+	TST	R0, R0
 	BEQ	momentsDone
-	ADD	R2<<2, R4, R1
-	PRFM	0(R1), PLDL1KEEP
-	PRFM	64(R1), PLDL1KEEP
-	MOVD	tail+32(FP), R1
-	FLDPQ	0(R1), (F0, F1)
-	MOVWU	64(R1), R1
-	ADD	R2<<0, R8, R3
-	TBZ	$3, R1, lanes5
-	FLDPQ	0(R3), (F3, F2)
+	ADD	R1<<2, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R7, R2
+	TBZ	$3, R0, lanes5
+	FLDPQ	0(R2), (F3, F2)
 lanes5done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
 	VBSL	V23.B16, V3.B16, V0.B16
@@ -723,12 +718,12 @@ lanes5done:
 	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V11.S4
 	VFMLA	V2.S4, V2.S4, V10.S4
-	MOVD	tail+32(FP), R1
-	FLDPQ	0(R1), (F0, F1)
-	MOVWU	64(R1), R1
-	ADD	R2<<0, R7, R3
-	TBZ	$3, R1, lanes6
-	FLDPQ	0(R3), (F3, F2)
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R6, R2
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R2), (F3, F2)
 lanes6done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
 	VBSL	V22.B16, V3.B16, V0.B16
@@ -742,12 +737,12 @@ lanes6done:
 	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V9.S4
 	VFMLA	V2.S4, V2.S4, V8.S4
-	MOVD	tail+32(FP), R1
-	FLDPQ	0(R1), (F0, F1)
-	MOVWU	64(R1), R1
-	ADD	R2<<0, R6, R3
-	TBZ	$3, R1, lanes7
-	FLDPQ	0(R3), (F3, F2)
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R5, R2
+	TBZ	$3, R0, lanes7
+	FLDPQ	0(R2), (F3, F2)
 lanes7done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
 	VBSL	V21.B16, V3.B16, V0.B16
@@ -761,12 +756,12 @@ lanes7done:
 	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
 	VFMLA	V3.S4, V3.S4, V7.S4
 	VFMLA	V2.S4, V2.S4, V6.S4
-	MOVD	tail+32(FP), R1
-	FLDPQ	0(R1), (F0, F1)
-	MOVWU	64(R1), R1
-	ADD	R2<<0, R5, R2
-	TBZ	$3, R1, lanes8
-	FLDPQ	0(R2), (F3, F2)
+	MOVD	tail+32(FP), R0
+	FLDPQ	0(R0), (F0, F1)
+	MOVWU	64(R0), R0
+	ADD	R1<<0, R4, R1
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R1), (F3, F2)
 lanes8done:
 	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
 	VBSL	V20.B16, V3.B16, V0.B16
@@ -781,293 +776,315 @@ lanes8done:
 	VFMLA	V3.S4, V3.S4, V5.S4
 	VFMLA	V2.S4, V2.S4, V4.S4
 momentsDone:
-	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
-	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
-	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
-	WORD	$0x4e2dd58c // fadd v12.4s, v12.4s, v13.4s
+	VZIP2	V17.S4, V19.S4, V1.S4
 	VZIP2	V16.S4, V18.S4, V0.S4
+	VZIP1	V17.S4, V19.S4, V19.S4
 	VZIP1	V16.S4, V18.S4, V18.S4
+	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
 	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	VZIP2	V13.S4, V15.S4, V1.S4
 	VZIP2	V12.S4, V14.S4, V0.S4
+	VZIP1	V13.S4, V15.S4, V15.S4
 	VZIP1	V12.S4, V14.S4, V14.S4
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
 	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	VZIP2	V15.D2, V19.D2, V1.D2
 	VZIP2	V14.D2, V18.D2, V0.D2
+	VZIP1	V15.D2, V19.D2, V19.D2
 	VZIP1	V14.D2, V18.D2, V18.D2
+	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
 	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
-	WORD	$0x4e29d508 // fadd v8.4s, v8.4s, v9.4s
-	WORD	$0x4e27d4c6 // fadd v6.4s, v6.4s, v7.4s
-	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VZIP2	V9.S4, V11.S4, V1.S4
 	VZIP2	V8.S4, V10.S4, V0.S4
+	VZIP1	V9.S4, V11.S4, V11.S4
 	VZIP1	V8.S4, V10.S4, V10.S4
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	VZIP2	V5.S4, V7.S4, V1.S4
 	VZIP2	V4.S4, V6.S4, V0.S4
+	VZIP1	V5.S4, V7.S4, V7.S4
 	VZIP1	V4.S4, V6.S4, V6.S4
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	VZIP2	V7.D2, V11.D2, V1.D2
 	VZIP2	V6.D2, V10.D2, V0.D2
+	VZIP1	V7.D2, V11.D2, V11.D2
 	VZIP1	V6.D2, V10.D2, V10.D2
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
 	FMOVS	inverse+52(FP), F0
 	WORD	$0x4f809252 // fmul v18.4s, v18.4s, v0.s[0]
 	WORD	$0x4f80914a // fmul v10.4s, v10.4s, v0.s[0]
 	WORD	$0x4e32d718 // fadd v24.4s, v24.4s, v18.4s
 	VFMLS	V18.S4, V18.S4, V10.S4
-	FMOVS	eps+56(FP), F0
-	VDUP	V0.S[0], V0.S4
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x6ea1f94a // fsqrt v10.4s, v10.4s
-	FMOVQ	0(R0), F0
-	WORD	$0x6e2afc00 // fdiv v0.4s, v0.4s, v10.4s
-	CMP	$4, R9
+	CMP	$4, R8
 	BLT	few1
-	FMOVQ	F24, 0(R11)
+	FMOVQ	F24, 0(R10)
 	B	kept1
 few1:
-	TST	$2, R9
+	TST	$2, R8
 	BEQ	one1
-	FMOVD	F24, 0(R11)
-	VMOVI	$0, V1.B16
-	VEXT	$8, V1.B16, V24.B16, V1.B16
-	TST	$1, R9
+	FMOVD	F24, 0(R10)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V24.B16, V0.B16
+	TST	$1, R8
 	BEQ	kept1
-	FMOVS	F1, 8(R11)
+	FMOVS	F0, 8(R10)
 	B	kept1
 one1:
-	FMOVS	F24, 0(R11)
+	FMOVS	F24, 0(R10)
 kept1:
-	ADD	$16, R11, R11
-	CMP	$4, R9
+	ADD	$16, R10, R10
+	CMP	$4, R8
 	BLT	few2
-	FMOVQ	F0, 0(R10)
+	FMOVQ	F10, 0(R9)
 	B	kept2
 few2:
-	TST	$2, R9
+	TST	$2, R8
 	BEQ	one2
-	FMOVD	F0, 0(R10)
-	VMOVI	$0, V1.B16
-	VEXT	$8, V1.B16, V0.B16, V0.B16
-	TST	$1, R9
+	FMOVD	F10, 0(R9)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V10.B16, V0.B16
+	TST	$1, R8
 	BEQ	kept2
-	FMOVS	F0, 8(R10)
+	FMOVS	F0, 8(R9)
 	B	kept2
 one2:
-	FMOVS	F0, 0(R10)
+	FMOVS	F10, 0(R9)
 kept2:
-	ADD	$16, R10, R10
-	MOVD	R5, R8
-	MOVD	bytes+80(FP), R1
-	ADD	R1, R8, R8
-	SUBS	$4, R9, R9
+	ADD	$16, R9, R9
+	MOVD	R4, R7
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R7, R7
+	SUBS	$4, R8, R8
 	BGT	rows
 	RET
 lanes1:
-	VMOVI	$0, V6.B16
 	VMOVI	$0, V24.B16
-	TBZ	$2, R2, lanes1low
-	FMOVQ	0(R8), F6
-	TBZ	$1, R2, lanes1highone
-	FMOVD	16(R8), F24
-	TBZ	$0, R2, lanes1done
-	ADD	$24, R8, R1
-	VLD1	(R1), V24.S[2]
+	TBZ	$2, R1, lanes1low
+	FMOVQ	0(R7), F24
+	TBZ	$1, R1, lanes1highone
+	TBZ	$0, R1, lanes1done
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R2, lanes1done
-	FMOVS	16(R8), F24
+	TBZ	$0, R1, lanes1done
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R2, lanes1one
-	FMOVD	0(R8), F6
-	TBZ	$0, R2, lanes1done
-	ADD	$8, R8, R1
-	VLD1	(R1), V6.S[2]
+	TBZ	$1, R1, lanes1one
+	FMOVD	0(R7), F24
+	TBZ	$0, R1, lanes1done
+	ADD	$8, R7, R0
+	VLD1	(R0), V24.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R2, lanes1done
-	FMOVS	0(R8), F6
+	TBZ	$0, R1, lanes1done
+	FMOVS	0(R7), F24
 	B	lanes1done
 lanes2:
-	VMOVI	$0, V5.B16
-	VMOVI	$0, V4.B16
-	TBZ	$2, R2, lanes2low
-	FMOVQ	0(R7), F5
-	TBZ	$1, R2, lanes2highone
-	FMOVD	16(R7), F4
-	TBZ	$0, R2, lanes2done
-	ADD	$24, R7, R1
-	VLD1	(R1), V4.S[2]
+	VMOVI	$0, V3.B16
+	TBZ	$2, R1, lanes2low
+	FMOVQ	0(R6), F3
+	TBZ	$1, R1, lanes2highone
+	TBZ	$0, R1, lanes2done
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R2, lanes2done
-	FMOVS	16(R7), F4
+	TBZ	$0, R1, lanes2done
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R2, lanes2one
-	FMOVD	0(R7), F5
-	TBZ	$0, R2, lanes2done
-	ADD	$8, R7, R1
-	VLD1	(R1), V5.S[2]
+	TBZ	$1, R1, lanes2one
+	FMOVD	0(R6), F3
+	TBZ	$0, R1, lanes2done
+	ADD	$8, R6, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R2, lanes2done
-	FMOVS	0(R7), F5
+	TBZ	$0, R1, lanes2done
+	FMOVS	0(R6), F3
 	B	lanes2done
 lanes3:
-	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R2, lanes3low
-	FMOVQ	0(R6), F3
-	TBZ	$1, R2, lanes3highone
-	FMOVD	16(R6), F2
-	TBZ	$0, R2, lanes3done
-	ADD	$24, R6, R1
-	VLD1	(R1), V2.S[2]
+	TBZ	$2, R1, lanes3low
+	FMOVQ	0(R5), F2
+	TBZ	$1, R1, lanes3highone
+	TBZ	$0, R1, lanes3done
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R2, lanes3done
-	FMOVS	16(R6), F2
+	TBZ	$0, R1, lanes3done
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R2, lanes3one
-	FMOVD	0(R6), F3
-	TBZ	$0, R2, lanes3done
-	ADD	$8, R6, R1
-	VLD1	(R1), V3.S[2]
+	TBZ	$1, R1, lanes3one
+	FMOVD	0(R5), F2
+	TBZ	$0, R1, lanes3done
+	ADD	$8, R5, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R2, lanes3done
-	FMOVS	0(R6), F3
+	TBZ	$0, R1, lanes3done
+	FMOVS	0(R5), F2
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	TBZ	$2, R2, lanes4low
-	FMOVQ	0(R5), F1
-	TBZ	$1, R2, lanes4highone
-	FMOVD	16(R5), F0
-	TBZ	$0, R2, lanes4done
-	ADD	$24, R5, R1
-	VLD1	(R1), V0.S[2]
+	TBZ	$2, R1, lanes4low
+	FMOVQ	0(R4), F1
+	TBZ	$1, R1, lanes4highone
+	TBZ	$0, R1, lanes4done
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R2, lanes4done
-	FMOVS	16(R5), F0
+	TBZ	$0, R1, lanes4done
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R2, lanes4one
-	FMOVD	0(R5), F1
-	TBZ	$0, R2, lanes4done
-	ADD	$8, R5, R1
-	VLD1	(R1), V1.S[2]
+	TBZ	$1, R1, lanes4one
+	FMOVD	0(R4), F1
+	TBZ	$0, R1, lanes4done
+	ADD	$8, R4, R0
+	VLD1	(R0), V1.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R2, lanes4done
-	FMOVS	0(R5), F1
+	TBZ	$0, R1, lanes4done
+	FMOVS	0(R4), F1
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R1, lanes5low
-	FMOVQ	0(R3), F3
-	TBZ	$1, R1, lanes5highone
-	FMOVD	16(R3), F2
-	TBZ	$0, R1, lanes5done
-	ADD	$24, R3, R1
-	VLD1	(R1), V2.S[2]
+	TBZ	$2, R0, lanes5low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes5highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes5done
+	ADD	$24, R2, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R1, lanes5done
-	FMOVS	16(R3), F2
+	TBZ	$0, R0, lanes5done
+	FMOVS	16(R2), F2
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R1, lanes5one
-	FMOVD	0(R3), F3
-	TBZ	$0, R1, lanes5done
-	ADD	$8, R3, R1
-	VLD1	(R1), V3.S[2]
+	TBZ	$1, R0, lanes5one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes5done
+	ADD	$8, R2, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R1, lanes5done
-	FMOVS	0(R3), F3
+	TBZ	$0, R0, lanes5done
+	FMOVS	0(R2), F3
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R1, lanes6low
-	FMOVQ	0(R3), F3
-	TBZ	$1, R1, lanes6highone
-	FMOVD	16(R3), F2
-	TBZ	$0, R1, lanes6done
-	ADD	$24, R3, R1
-	VLD1	(R1), V2.S[2]
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R2, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R1, lanes6done
-	FMOVS	16(R3), F2
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R2), F2
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R1, lanes6one
-	FMOVD	0(R3), F3
-	TBZ	$0, R1, lanes6done
-	ADD	$8, R3, R1
-	VLD1	(R1), V3.S[2]
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R2, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R1, lanes6done
-	FMOVS	0(R3), F3
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R2), F3
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R1, lanes7low
-	FMOVQ	0(R3), F3
-	TBZ	$1, R1, lanes7highone
-	FMOVD	16(R3), F2
-	TBZ	$0, R1, lanes7done
-	ADD	$24, R3, R1
-	VLD1	(R1), V2.S[2]
+	TBZ	$2, R0, lanes7low
+	FMOVQ	0(R2), F3
+	TBZ	$1, R0, lanes7highone
+	FMOVD	16(R2), F2
+	TBZ	$0, R0, lanes7done
+	ADD	$24, R2, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R1, lanes7done
-	FMOVS	16(R3), F2
+	TBZ	$0, R0, lanes7done
+	FMOVS	16(R2), F2
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R1, lanes7one
-	FMOVD	0(R3), F3
-	TBZ	$0, R1, lanes7done
-	ADD	$8, R3, R1
-	VLD1	(R1), V3.S[2]
+	TBZ	$1, R0, lanes7one
+	FMOVD	0(R2), F3
+	TBZ	$0, R0, lanes7done
+	ADD	$8, R2, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R1, lanes7done
-	FMOVS	0(R3), F3
+	TBZ	$0, R0, lanes7done
+	FMOVS	0(R2), F3
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R1, lanes8low
-	FMOVQ	0(R2), F3
-	TBZ	$1, R1, lanes8highone
-	FMOVD	16(R2), F2
-	TBZ	$0, R1, lanes8done
-	ADD	$24, R2, R1
-	VLD1	(R1), V2.S[2]
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R1), F3
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R1), F2
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R1, R0
+	VLD1	(R0), V2.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R1, lanes8done
-	FMOVS	16(R2), F2
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R1), F2
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R1, lanes8one
-	FMOVD	0(R2), F3
-	TBZ	$0, R1, lanes8done
-	ADD	$8, R2, R1
-	VLD1	(R1), V3.S[2]
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R1), F3
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R1, R0
+	VLD1	(R0), V3.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R1, lanes8done
-	FMOVS	0(R2), F3
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R1), F3
 	B	lanes8done
+
+// func inverseRootsNEON(n int, x *float32, eps float32)
+TEXT ·inverseRootsNEON(SB), NOSPLIT, $0-20
+	MOVD	$inverseRootsOneNEON<>(SB), R0
+	MOVD	x+8(FP), R2
+	MOVD	n+0(FP), R1
+	FMOVS	eps+16(FP), F0
+	VDUP	V0.S[0], V3.S4
+	VLD1R	(R0), [V2.S4]
+vectors:
+	SUBS	$8, R1, R1
+	BLT	left
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
+	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
+	WORD	$0x6e21fc41 // fdiv v1.4s, v2.4s, v1.4s
+	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	FSTPQ	(F1, F0), 0(R2)
+	ADD	$32, R2, R2
+	B	vectors
+left:
+	ADD	$8, R1, R1
+ones:
+	SUBS	$1, R1, R1
+	BLT	done
+	FMOVS	0(R2), F0
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
+	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	FMOVS	F0, 0(R2)
+	ADD	$4, R2, R2
+	B	ones
+done:
+	RET
 
 // func groupApplyRowsNEON(groups int, rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int)
 TEXT ·groupApplyRowsNEON(SB), NOSPLIT, $0-96

@@ -26,11 +26,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y7
-	VMASKMOVPS   (R9), Y7, Y6
-	VMASKMOVPS   (R10), Y7, Y5
-	VMASKMOVPS   (R11), Y7, Y7
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y7
+	VMASKMOVPS (R9), Y7, Y6
+	VMASKMOVPS (R10), Y7, Y5
+	VMASKMOVPS (R11), Y7, Y7
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y6
+	VMOVUPS (R10), Y5
+	VMOVUPS (R11), Y7
+
+loaded:
 	VXORPS       Y8, Y8, Y8
 	VCMPPS       $0x16, Y8, Y5, Y5
 	VANDPS       Y5, Y6, Y6
@@ -103,11 +113,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y8
-	VMASKMOVPS   (R9), Y8, Y7
-	VMASKMOVPS   (R10), Y8, Y6
-	VMASKMOVPS   (R11), Y8, Y8
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y8
+	VMASKMOVPS (R9), Y8, Y7
+	VMASKMOVPS (R10), Y8, Y6
+	VMASKMOVPS (R11), Y8, Y8
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y7
+	VMOVUPS (R10), Y6
+	VMOVUPS (R11), Y8
+
+loaded:
 	VXORPS       Y9, Y9, Y9
 	VCMPPS       $0x16, Y9, Y6, Y6
 	VANDPS       Y6, Y7, Y7
@@ -169,11 +189,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y6
-	VMASKMOVPS   (R9), Y6, Y7
-	VMASKMOVPS   (R10), Y6, Y5
-	VMASKMOVPS   (R11), Y6, Y8
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y6
+	VMASKMOVPS (R9), Y6, Y7
+	VMASKMOVPS (R10), Y6, Y5
+	VMASKMOVPS (R11), Y6, Y8
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y7
+	VMOVUPS (R10), Y5
+	VMOVUPS (R11), Y8
+
+loaded:
 	VXORPS       Y6, Y6, Y6
 	VCMPPS       $0x16, Y6, Y5, Y5
 	VANDPS       Y5, Y7, Y7
@@ -254,11 +284,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y7
-	VMASKMOVPS   (R9), Y7, Y8
-	VMASKMOVPS   (R10), Y7, Y6
-	VMASKMOVPS   (R11), Y7, Y9
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y7
+	VMASKMOVPS (R9), Y7, Y8
+	VMASKMOVPS (R10), Y7, Y6
+	VMASKMOVPS (R11), Y7, Y9
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y8
+	VMOVUPS (R10), Y6
+	VMOVUPS (R11), Y9
+
+loaded:
 	VXORPS       Y7, Y7, Y7
 	VCMPPS       $0x16, Y7, Y6, Y6
 	VANDPS       Y6, Y8, Y8
@@ -331,11 +371,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y6
-	VMASKMOVPS   (R9), Y6, Y8
-	VMASKMOVPS   (R10), Y6, Y5
-	VMASKMOVPS   (R11), Y6, Y9
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y6
+	VMASKMOVPS (R9), Y6, Y8
+	VMASKMOVPS (R10), Y6, Y5
+	VMASKMOVPS (R11), Y6, Y9
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y8
+	VMOVUPS (R10), Y5
+	VMOVUPS (R11), Y9
+
+loaded:
 	VXORPS       Y6, Y6, Y6
 	VCMPPS       $0x16, Y6, Y5, Y5
 	VANDPS       Y5, Y8, Y8
@@ -424,11 +474,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y7
-	VMASKMOVPS   (R9), Y7, Y9
-	VMASKMOVPS   (R10), Y7, Y6
-	VMASKMOVPS   (R11), Y7, Y10
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y7
+	VMASKMOVPS (R9), Y7, Y9
+	VMASKMOVPS (R10), Y7, Y6
+	VMASKMOVPS (R11), Y7, Y10
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y9
+	VMOVUPS (R10), Y6
+	VMOVUPS (R11), Y10
+
+loaded:
 	VXORPS       Y7, Y7, Y7
 	VCMPPS       $0x16, Y7, Y6, Y6
 	VANDPS       Y6, Y9, Y9
@@ -512,11 +572,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y6
-	VMASKMOVPS   (R9), Y6, Y9
-	VMASKMOVPS   (R10), Y6, Y5
-	VMASKMOVPS   (R11), Y6, Y10
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y6
+	VMASKMOVPS (R9), Y6, Y9
+	VMASKMOVPS (R10), Y6, Y5
+	VMASKMOVPS (R11), Y6, Y10
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y9
+	VMOVUPS (R10), Y5
+	VMOVUPS (R11), Y10
+
+loaded:
 	VXORPS       Y6, Y6, Y6
 	VCMPPS       $0x16, Y6, Y5, Y5
 	VANDPS       Y5, Y9, Y9
@@ -613,11 +683,21 @@ plane:
 	VXORPS       Y0, Y0, Y0
 
 row:
-	MOVQ         56(AX), R14
-	VMOVUPS      (R14), Y7
-	VMASKMOVPS   (R9), Y7, Y10
-	VMASKMOVPS   (R10), Y7, Y6
-	VMASKMOVPS   (R11), Y7, Y11
+	MOVQ       56(AX), R14
+	TESTQ      R14, R14
+	JZ         unmasked
+	VMOVUPS    (R14), Y7
+	VMASKMOVPS (R9), Y7, Y10
+	VMASKMOVPS (R10), Y7, Y6
+	VMASKMOVPS (R11), Y7, Y11
+	JMP        loaded
+
+unmasked:
+	VMOVUPS (R9), Y10
+	VMOVUPS (R10), Y6
+	VMOVUPS (R11), Y11
+
+loaded:
 	VXORPS       Y7, Y7, Y7
 	VCMPPS       $0x16, Y7, Y6, Y6
 	VANDPS       Y6, Y10, Y10

@@ -27,6 +27,8 @@ plane:
 	VMOVI	$0, V18.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F9, F8)
@@ -37,6 +39,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F7, F6)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F9, F8)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F7, F6)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b
@@ -244,6 +252,8 @@ plane:
 	VMOVI	$0, V20.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F9, F8)
@@ -254,6 +264,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F7, F6)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F9, F8)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F7, F6)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b
@@ -450,6 +466,8 @@ plane:
 	VMOVI	$0, V22.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F10, F9)
@@ -460,6 +478,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F8, F7)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F10, F9)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F8, F7)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b
@@ -713,6 +737,8 @@ plane:
 	VMOVI	$0, V23.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F10, F9)
@@ -723,6 +749,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F8, F7)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F10, F9)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F8, F7)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b
@@ -974,6 +1006,8 @@ plane:
 	VMOVI	$0, V24.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F10, F9)
@@ -984,6 +1018,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F8, F7)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F10, F9)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F8, F7)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b
@@ -1283,6 +1323,8 @@ plane:
 	VMOVI	$0, V25.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F10, F9)
@@ -1293,6 +1335,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F8, F7)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F10, F9)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F8, F7)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b
@@ -1599,6 +1647,8 @@ plane:
 	VMOVI	$0, V26.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F10, F9)
@@ -1609,6 +1659,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F8, F7)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F10, F9)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F8, F7)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b
@@ -1954,6 +2010,8 @@ plane:
 	VMOVI	$0, V27.B16
 row:
 	MOVD	56(R12), R0
+	TST	R0, R0
+	BEQ	unmasked
 	MOVWU	64(R0), R13
 	TBZ	$3, R13, lanes1
 	FLDPQ	0(R5), (F10, F9)
@@ -1964,6 +2022,12 @@ lanes2done:
 	TBZ	$3, R13, lanes3
 	FLDPQ	0(R3), (F8, F7)
 lanes3done:
+	B	loaded
+unmasked:
+	FLDPQ	0(R5), (F10, F9)
+	FLDPQ	0(R4), (F2, F1)
+	FLDPQ	0(R3), (F8, F7)
+loaded:
 	VMOVI	$0, V0.B16
 	WORD	$0x6e22e402 // fcmge v2.4s, v0.4s, v2.4s
 	WORD	$0x6e205842 // mvn v2.16b, v2.16b

@@ -91,3 +91,13 @@ func bf16StripSumsPartAVX2(poolStrip *poolStrip)
 //
 //go:noescape
 func bf16StripGradPartAVX2(poolStrip *poolStrip)
+
+// stripSumsPartUnmaskedAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsPartUnmaskedAVX2(poolStrip *poolStrip)
+
+// stripGradPartUnmaskedAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradPartUnmaskedAVX2(poolStrip *poolStrip)

@@ -1192,9 +1192,7 @@ row:
 	VXORPS       Y5, Y5, Y5
 	VCVTPH2PS    (DI), Y7
 	VCVTPH2PS    (R8), Y6
-	MOVQ         72(AX), R13
-	VMOVUPS      (R13), Y8
-	VMASKMOVPS   (R9), Y8, Y8
+	VMOVUPS      (R9), Y8
 	VCMPPS       $0x16, Y5, Y6, Y6
 	VANDPS       Y6, Y7, Y7
 	MOVQ         72(AX), R13
@@ -1306,9 +1304,7 @@ row:
 	VXORPS      Y6, Y6, Y6
 	VCVTPH2PS   (DI), Y8
 	VCVTPH2PS   (R8), Y7
-	MOVQ        72(AX), R14
-	VMOVUPS     (R14), Y9
-	VMASKMOVPS  (R9), Y9, Y9
+	VMOVUPS     (R9), Y9
 	VCMPPS      $0x16, Y6, Y7, Y7
 	VANDPS      Y7, Y8, Y8
 	MOVQ        72(AX), R14
@@ -2013,9 +2009,7 @@ row:
 	VPSLLD       $0x10, Y7, Y7
 	VPMOVZXWD    (R8), Y6
 	VPSLLD       $0x10, Y6, Y6
-	MOVQ         72(AX), R13
-	VMOVUPS      (R13), Y8
-	VMASKMOVPS   (R9), Y8, Y8
+	VMOVUPS      (R9), Y8
 	VCMPPS       $0x16, Y5, Y6, Y6
 	VANDPS       Y6, Y7, Y7
 	MOVQ         72(AX), R13
@@ -2139,9 +2133,7 @@ row:
 	VPSLLD      $0x10, Y11, Y11
 	VPMOVZXWD   (R8), Y9
 	VPSLLD      $0x10, Y9, Y9
-	MOVQ        72(AX), R14
-	VMOVUPS     (R14), Y12
-	VMASKMOVPS  (R9), Y12, Y12
+	VMOVUPS     (R9), Y12
 	VCMPPS      $0x16, Y8, Y9, Y9
 	VANDPS      Y9, Y11, Y11
 	MOVQ        72(AX), R14
@@ -2302,6 +2294,336 @@ stored16:
 	ADDQ         R10, DI
 	ADDQ         R10, R8
 	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
+// func stripSumsPartUnmaskedAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·stripSumsPartUnmaskedAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*1)
+	VXORPS       Y5, Y5, Y5
+	VMOVUPS      (DI), Y7
+	VMOVUPS      (R8), Y6
+	VMOVUPS      (R9), Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	MOVQ         72(AX), R13
+	VMOVUPS      (R13), Y5
+	VANDPS       Y5, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y10
+	VANDPS       Y10, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	VMOVUPS      32(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y9
+	VANDPS       Y9, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y8
+	VANDPS       Y8, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VMOVUPS      32(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y7
+	VANDPS       Y7, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func stripGradPartUnmaskedAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·stripGradPartUnmaskedAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y5
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0  (DI)(R12*1)
+	PREFETCHT0  (R8)(R12*1)
+	PREFETCHT0  (R9)(R12*1)
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (DI), Y8
+	VMOVUPS     (R8), Y7
+	VMOVUPS     (R9), Y9
+	VCMPPS      $0x16, Y6, Y7, Y7
+	VANDPS      Y7, Y8, Y8
+	MOVQ        72(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y8, Y8
+	VPSUBD      Y5, Y9, Y9
+	VPADDD      136(AX), Y5, Y5
+	VPERMPD     $0xd8, Y8, Y8
+	VPERMPD     $0xd8, Y9, Y9
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    168(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    200(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y10
+	VUNPCKHPS   Y7, Y6, Y6
+	VMOVUPS     (DX), Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y10, Y7
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y10
+	VANDPS      Y10, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	VMOVUPS     32(DX), Y10
+	VSUBPS      Y0, Y10, Y10
+	VFMADD213PS Y1, Y2, Y10
+	VFMADD231PS Y3, Y6, Y10
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y10, Y10
+	VADDPS      Y10, Y4, Y4
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y6
+	VMOVMSKPS   Y6, R13
+	POPCNTL     R13, R13
+	CMPQ        R13, $0x08
+	JNE         part17
+	VMOVUPS     Y7, (SI)
+	JMP         stored17
+
+part17:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_17
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_17:
+	TESTQ   $0x00000002, R13
+	JZ      without2_17
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_17:
+	TESTQ  $0x00000001, R13
+	JZ     stored17
+	VMOVSS X7, (R14)
+
+stored17:
+	MOVQ      88(AX), R13
+	VMOVUPS   (R13), Y6
+	VMOVMSKPS Y6, R13
+	POPCNTL   R13, R13
+	CMPQ      R13, $0x08
+	JNE       part18
+	VMOVUPS   Y10, 32(SI)
+	JMP       stored18
+
+part18:
+	LEAQ         32(SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_18
+	VMOVUPS      X10, (R14)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, R14
+
+without4_18:
+	TESTQ   $0x00000002, R13
+	JZ      without2_18
+	VMOVLPS X10, (R14)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, R14
+
+without2_18:
+	TESTQ  $0x00000001, R13
+	JZ     stored18
+	VMOVSS X10, (R14)
+
+stored18:
+	ADDQ        BX, DX
+	ADDQ        BX, SI
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    232(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    264(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y8
+	VUNPCKHPS   Y7, Y6, Y6
+	VMOVUPS     (DX), Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y8, Y7
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y8
+	VANDPS      Y8, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	VMOVUPS     32(DX), Y8
+	VSUBPS      Y0, Y8, Y8
+	VFMADD213PS Y1, Y2, Y8
+	VFMADD231PS Y3, Y6, Y8
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y8, Y8
+	VADDPS      Y8, Y4, Y4
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y6
+	VMOVMSKPS   Y6, R13
+	POPCNTL     R13, R13
+	CMPQ        R13, $0x08
+	JNE         part19
+	VMOVUPS     Y7, (SI)
+	JMP         stored19
+
+part19:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_19
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_19:
+	TESTQ   $0x00000002, R13
+	JZ      without2_19
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_19:
+	TESTQ  $0x00000001, R13
+	JZ     stored19
+	VMOVSS X7, (R14)
+
+stored19:
+	MOVQ      88(AX), R13
+	VMOVUPS   (R13), Y6
+	VMOVMSKPS Y6, R13
+	POPCNTL   R13, R13
+	CMPQ      R13, $0x08
+	JNE       part20
+	VMOVUPS   Y8, 32(SI)
+	JMP       stored20
+
+part20:
+	LEAQ         32(SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_20
+	VMOVUPS      X8, (R14)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, R14
+
+without4_20:
+	TESTQ   $0x00000002, R13
+	JZ      without2_20
+	VMOVLPS X8, (R14)
+	VPSRLDQ $0x08, X8, X8
+	ADDQ    $0x08, R14
+
+without2_20:
+	TESTQ  $0x00000001, R13
+	JZ     stored20
+	VMOVSS X8, (R14)
+
+stored20:
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
 	DECQ         CX
 	JNZ          row
 	VEXTRACTF128 $0x01, Y4, X0

@@ -91,3 +91,13 @@ func bf16StripSumsPartNEON(poolStrip *poolStrip)
 //
 //go:noescape
 func bf16StripGradPartNEON(poolStrip *poolStrip)
+
+// stripSumsPartUnmaskedNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsPartUnmaskedNEON(poolStrip *poolStrip)
+
+// stripGradPartUnmaskedNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradPartUnmaskedNEON(poolStrip *poolStrip)

@@ -2466,11 +2466,7 @@ row:
 	FMOVQ	0(R5), F0
 	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
-	MOVD	72(R11), R0
-	MOVWU	64(R0), R0
-	TBZ	$3, R0, lanes1
 	FLDPQ	0(R4), (F9, F8)
-lanes1done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
 	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
@@ -2599,32 +2595,6 @@ lanes1done:
 	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
 	FMOVS	F16, 116(R11)
 	RET
-lanes1:
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R4), F9
-	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R4), F8
-	TBZ	$0, R0, lanes1done
-	ADD	$24, R4, R0
-	VLD1	(R0), V8.S[2]
-	B	lanes1done
-lanes1highone:
-	TBZ	$0, R0, lanes1done
-	FMOVS	16(R4), F8
-	B	lanes1done
-lanes1low:
-	TBZ	$1, R0, lanes1one
-	FMOVD	0(R4), F9
-	TBZ	$0, R0, lanes1done
-	ADD	$8, R4, R0
-	VLD1	(R0), V9.S[2]
-	B	lanes1done
-lanes1one:
-	TBZ	$0, R0, lanes1done
-	FMOVS	0(R4), F9
-	B	lanes1done
 
 // func f16StripGradPartNEON(poolStrip *poolStrip)
 TEXT ·f16StripGradPartNEON(SB), NOSPLIT, $0-8
@@ -2677,11 +2647,7 @@ row:
 	FMOVQ	0(R5), F0
 	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
-	MOVD	72(R11), R0
-	MOVWU	64(R0), R0
-	TBZ	$3, R0, lanes1
 	FLDPQ	0(R4), (F8, F7)
-lanes1done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
 	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
@@ -2765,9 +2731,9 @@ lanes1done:
 	WORD	$0x0e216842 // fcvtn v2.4h, v2.4s
 	WORD	$0x4e216822 // fcvtn2 v2.8h, v1.4s
 	VMOV	V2.B16, V3.B16
-	TBZ	$3, R12, lanes2
+	TBZ	$3, R12, lanes1
 	FSTPQ	(F4, F3), 0(R7)
-lanes2done:
+lanes1done:
 	ADD	R8, R9, R9
 	ADD	R8, R7, R7
 	ADD	R2<<0, R9, R0
@@ -2831,9 +2797,9 @@ lanes2done:
 	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
 	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
 	VMOV	V6.B16, V0.B16
-	TBZ	$3, R12, lanes3
+	TBZ	$3, R12, lanes2
 	FSTPQ	(F2, F0), 0(R7)
-lanes3done:
+lanes2done:
 	ADD	R8, R9, R9
 	ADD	R8, R7, R7
 	ADD	R3, R6, R6
@@ -2849,79 +2815,53 @@ lanes3done:
 	FMOVS	F13, 112(R11)
 	RET
 lanes1:
-	VMOVI	$0, V8.B16
-	VMOVI	$0, V7.B16
-	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R4), F8
-	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R4), F7
-	TBZ	$0, R0, lanes1done
-	ADD	$24, R4, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$2, R12, lanes1low
+	FMOVQ	F4, 0(R7)
+	TBZ	$1, R12, lanes1highone
+	FMOVD	F3, 16(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R7, R0
+	VST1	V3.S[2], (R0)
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R0, lanes1done
-	FMOVS	16(R4), F7
+	TBZ	$0, R12, lanes1done
+	FMOVS	F3, 16(R7)
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R0, lanes1one
-	FMOVD	0(R4), F8
-	TBZ	$0, R0, lanes1done
-	ADD	$8, R4, R0
-	VLD1	(R0), V8.S[2]
+	TBZ	$1, R12, lanes1one
+	FMOVD	F4, 0(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R7, R0
+	VST1	V4.S[2], (R0)
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R0, lanes1done
-	FMOVS	0(R4), F8
+	TBZ	$0, R12, lanes1done
+	FMOVS	F4, 0(R7)
 	B	lanes1done
 lanes2:
 	TBZ	$2, R12, lanes2low
-	FMOVQ	F4, 0(R7)
+	FMOVQ	F2, 0(R7)
 	TBZ	$1, R12, lanes2highone
-	FMOVD	F3, 16(R7)
+	FMOVD	F0, 16(R7)
 	TBZ	$0, R12, lanes2done
 	ADD	$24, R7, R0
-	VST1	V3.S[2], (R0)
+	VST1	V0.S[2], (R0)
 	B	lanes2done
 lanes2highone:
 	TBZ	$0, R12, lanes2done
-	FMOVS	F3, 16(R7)
+	FMOVS	F0, 16(R7)
 	B	lanes2done
 lanes2low:
 	TBZ	$1, R12, lanes2one
-	FMOVD	F4, 0(R7)
+	FMOVD	F2, 0(R7)
 	TBZ	$0, R12, lanes2done
 	ADD	$8, R7, R0
-	VST1	V4.S[2], (R0)
+	VST1	V2.S[2], (R0)
 	B	lanes2done
 lanes2one:
 	TBZ	$0, R12, lanes2done
-	FMOVS	F4, 0(R7)
-	B	lanes2done
-lanes3:
-	TBZ	$2, R12, lanes3low
-	FMOVQ	F2, 0(R7)
-	TBZ	$1, R12, lanes3highone
-	FMOVD	F0, 16(R7)
-	TBZ	$0, R12, lanes3done
-	ADD	$24, R7, R0
-	VST1	V0.S[2], (R0)
-	B	lanes3done
-lanes3highone:
-	TBZ	$0, R12, lanes3done
-	FMOVS	F0, 16(R7)
-	B	lanes3done
-lanes3low:
-	TBZ	$1, R12, lanes3one
-	FMOVD	F2, 0(R7)
-	TBZ	$0, R12, lanes3done
-	ADD	$8, R7, R0
-	VST1	V2.S[2], (R0)
-	B	lanes3done
-lanes3one:
-	TBZ	$0, R12, lanes3done
 	FMOVS	F2, 0(R7)
-	B	lanes3done
+	B	lanes2done
 
 // func bf16StripPoolNEON(poolStrip *poolStrip)
 TEXT ·bf16StripPoolNEON(SB), NOSPLIT, $0-8
@@ -4024,11 +3964,7 @@ row:
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	MOVD	72(R11), R0
-	MOVWU	64(R0), R0
-	TBZ	$3, R0, lanes1
 	FLDPQ	0(R4), (F9, F8)
-lanes1done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
 	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
@@ -4165,32 +4101,6 @@ lanes1done:
 	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
 	FMOVS	F16, 116(R11)
 	RET
-lanes1:
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R4), F9
-	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R4), F8
-	TBZ	$0, R0, lanes1done
-	ADD	$24, R4, R0
-	VLD1	(R0), V8.S[2]
-	B	lanes1done
-lanes1highone:
-	TBZ	$0, R0, lanes1done
-	FMOVS	16(R4), F8
-	B	lanes1done
-lanes1low:
-	TBZ	$1, R0, lanes1one
-	FMOVD	0(R4), F9
-	TBZ	$0, R0, lanes1done
-	ADD	$8, R4, R0
-	VLD1	(R0), V9.S[2]
-	B	lanes1done
-lanes1one:
-	TBZ	$0, R0, lanes1done
-	FMOVS	0(R4), F9
-	B	lanes1done
 
 // func bf16StripGradPartNEON(poolStrip *poolStrip)
 TEXT ·bf16StripGradPartNEON(SB), NOSPLIT, $0-8
@@ -4256,11 +4166,7 @@ row:
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
-	MOVD	72(R11), R0
-	MOVWU	64(R0), R0
-	TBZ	$3, R0, lanes1
 	FLDPQ	0(R4), (F7, F6)
-lanes1done:
 	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
 	WORD	$0x6e205821 // mvn v1.16b, v1.16b
 	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
@@ -4398,9 +4304,9 @@ lanes1done:
 	VMOV	V0.B16, V2.B16
 	VZIP1	V2.D2, V3.D2, V3.D2
 	VMOV	V3.B16, V4.B16
-	TBZ	$3, R12, lanes2
+	TBZ	$3, R12, lanes1
 	FSTPQ	(F5, F4), 0(R7)
-lanes2done:
+lanes1done:
 	ADD	R8, R9, R9
 	ADD	R8, R7, R7
 	ADD	R2<<0, R9, R0
@@ -4518,9 +4424,9 @@ lanes2done:
 	VMOV	V0.B16, V2.B16
 	VZIP1	V2.D2, V3.D2, V3.D2
 	VMOV	V3.B16, V4.B16
-	TBZ	$3, R12, lanes3
+	TBZ	$3, R12, lanes2
 	FSTPQ	(F5, F4), 0(R7)
-lanes3done:
+lanes2done:
 	ADD	R8, R9, R9
 	ADD	R8, R7, R7
 	ADD	R3, R6, R6
@@ -4536,30 +4442,28 @@ lanes3done:
 	FMOVS	F21, 112(R11)
 	RET
 lanes1:
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	TBZ	$2, R0, lanes1low
-	FMOVQ	0(R4), F7
-	TBZ	$1, R0, lanes1highone
-	FMOVD	16(R4), F6
-	TBZ	$0, R0, lanes1done
-	ADD	$24, R4, R0
-	VLD1	(R0), V6.S[2]
+	TBZ	$2, R12, lanes1low
+	FMOVQ	F5, 0(R7)
+	TBZ	$1, R12, lanes1highone
+	FMOVD	F4, 16(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R7, R0
+	VST1	V4.S[2], (R0)
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R0, lanes1done
-	FMOVS	16(R4), F6
+	TBZ	$0, R12, lanes1done
+	FMOVS	F4, 16(R7)
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R0, lanes1one
-	FMOVD	0(R4), F7
-	TBZ	$0, R0, lanes1done
-	ADD	$8, R4, R0
-	VLD1	(R0), V7.S[2]
+	TBZ	$1, R12, lanes1one
+	FMOVD	F5, 0(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R7, R0
+	VST1	V5.S[2], (R0)
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R0, lanes1done
-	FMOVS	0(R4), F7
+	TBZ	$0, R12, lanes1done
+	FMOVS	F5, 0(R7)
 	B	lanes1done
 lanes2:
 	TBZ	$2, R12, lanes2low
@@ -4585,27 +4489,466 @@ lanes2one:
 	TBZ	$0, R12, lanes2done
 	FMOVS	F5, 0(R7)
 	B	lanes2done
-lanes3:
-	TBZ	$2, R12, lanes3low
-	FMOVQ	F5, 0(R7)
-	TBZ	$1, R12, lanes3highone
-	FMOVD	F4, 16(R7)
-	TBZ	$0, R12, lanes3done
+
+// func stripSumsPartUnmaskedNEON(poolStrip *poolStrip)
+TEXT ·stripSumsPartUnmaskedNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V13.S4]
+	VMOV	V13.B16, V12.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FLDPQ	0(R6), (F11, F10)
+	FLDPQ	0(R5), (F1, F0)
+	FLDPQ	0(R4), (F9, F8)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	VSUB	V13.S4, V9.S4, V9.S4
+	VSUB	V12.S4, V8.S4, V8.S4
+	WORD	$0x4e2bd673 // fadd v19.4s, v19.4s, v11.4s
+	WORD	$0x4e2ad652 // fadd v18.4s, v18.4s, v10.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V13.S4, V13.S4
+	VADD	V0.S4, V12.S4, V12.S4
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V1.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V9.S4, V2.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V2.B16, V2.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V7.S4
+	VZIP1	V0.S4, V1.S4, V6.S4
+	VZIP2	V2.S4, V3.S4, V5.S4
+	VZIP2	V0.S4, V1.S4, V4.S4
+	FLDPQ	0(R9), (F3, F2)
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V7.S4, V3.S4, V17.S4
+	VFMLA	V6.S4, V2.S4, V16.S4
+	FLDPQ	32(R9), (F3, F2)
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V5.S4, V3.S4, V15.S4
+	VFMLA	V4.S4, V2.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V2.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V1.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V1.B16, V1.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V7.S4
+	FLDPQ	0(R9), (F6, F3)
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V6.B16, V6.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V5.S4, V6.S4, V17.S4
+	VFMLA	V4.S4, V3.S4, V16.S4
+	FLDPQ	32(R9), (F4, F3)
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V1.S4, V4.S4, V15.S4
+	VFMLA	V7.S4, V3.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 112(R11)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 116(R11)
+	RET
+
+// func stripGradPartUnmaskedNEON(poolStrip *poolStrip)
+TEXT ·stripGradPartUnmaskedNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	ADD	$104, R11, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	FMOVS	108(R11), F15
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	WORD	$0x4f8f9231 // fmul v17.4s, v17.4s, v15.s[0]
+	WORD	$0x4f8f9210 // fmul v16.4s, v16.4s, v15.s[0]
+	WORD	$0x4eb1d5d1 // fsub v17.4s, v14.4s, v17.4s
+	WORD	$0x4eb0d5b0 // fsub v16.4s, v13.4s, v16.4s
+	WORD	$0x4f8f9273 // fmul v19.4s, v19.4s, v15.s[0]
+	WORD	$0x4f8f9252 // fmul v18.4s, v18.4s, v15.s[0]
+	WORD	$0x4eb3d5d3 // fsub v19.4s, v14.4s, v19.4s
+	WORD	$0x4eb2d5b2 // fsub v18.4s, v13.4s, v18.4s
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FLDPQ	0(R6), (F10, F9)
+	FLDPQ	0(R5), (F1, F0)
+	FLDPQ	0(R4), (F8, F7)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	VSUB	V12.S4, V8.S4, V8.S4
+	VSUB	V11.S4, V7.S4, V7.S4
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V12.S4, V12.S4
+	VADD	V0.S4, V11.S4, V11.S4
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	VZIP1	V7.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V8.D2, V7.D2
+	VMOV	V0.B16, V8.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V5.S4
+	VCMEQ	V0.S4, V7.S4, V3.S4
+	VAND	V10.B16, V5.B16, V5.B16
+	VAND	V9.B16, V3.B16, V3.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V4.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V4.B16, V4.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V2.S4
+	VZIP1	V0.S4, V3.S4, V1.S4
+	VZIP2	V4.S4, V5.S4, V6.S4
+	VZIP2	V0.S4, V3.S4, V5.S4
+	FLDPQ	0(R9), (F4, F3)
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V4.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V3.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f8f1044 // fmla v4.4s, v2.4s, v15.s[0]
+	WORD	$0x4f8f1023 // fmla v3.4s, v1.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	FLDPQ	32(R9), (F2, F1)
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V2.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V1.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f8f10c2 // fmla v2.4s, v6.4s, v15.s[0]
+	WORD	$0x4f8f10a1 // fmla v1.4s, v5.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F5, F0)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V0.B16, V1.B16, V1.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FSTPQ	(F4, F3), 0(R7)
+lanes1done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes2
+	FSTPQ	(F2, F1), 32(R7)
+lanes2done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V3.S4
+	VCMEQ	V0.S4, V7.S4, V2.S4
+	VAND	V10.B16, V3.B16, V3.B16
+	VAND	V9.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V1.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V1.B16, V1.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FLDPQ	0(R9), (F2, F0)
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	VMOV	V19.B16, V6.B16
+	VFMLA	V2.S4, V17.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	VMOV	V18.B16, V6.B16
+	VFMLA	V0.S4, V16.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	WORD	$0x4f8f10a2 // fmla v2.4s, v5.4s, v15.s[0]
+	WORD	$0x4f8f1080 // fmla v0.4s, v4.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F5, F4)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V4.B16, V0.B16, V0.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FLDPQ	32(R9), (F6, F5)
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d4a5 // fsub v5.4s, v5.4s, v20.4s
+	VMOV	V19.B16, V4.B16
+	VFMLA	V6.S4, V17.S4, V4.S4
+	VMOV	V4.B16, V6.B16
+	VMOV	V18.B16, V4.B16
+	VFMLA	V5.S4, V16.S4, V4.S4
+	VMOV	V4.B16, V5.B16
+	WORD	$0x4f8f1026 // fmla v6.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f1065 // fmla v5.4s, v3.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F3, F1)
+	VAND	V3.B16, V6.B16, V6.B16
+	VAND	V1.B16, V5.B16, V5.B16
+	WORD	$0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD	$0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes3
+	FSTPQ	(F2, F0), 0(R7)
+lanes3done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes4
+	FSTPQ	(F6, F5), 32(R7)
+lanes4done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VEXT	$8, V13.B16, V13.B16, V0.B16
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	VREV64	V13.S4, V0.S4
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	FMOVS	F13, 112(R11)
+	RET
+lanes1:
+	TBZ	$2, R0, lanes1low
+	FMOVQ	F4, 0(R7)
+	TBZ	$1, R0, lanes1highone
+	FMOVD	F3, 16(R7)
+	TBZ	$0, R0, lanes1done
 	ADD	$24, R7, R0
+	VST1	V3.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	F3, 16(R7)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	F4, 0(R7)
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R7, R0
 	VST1	V4.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	F4, 0(R7)
+	B	lanes1done
+lanes2:
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes2low
+	FMOVQ	F2, 0(R0)
+	TBZ	$1, R12, lanes2highone
+	FMOVD	F1, 16(R0)
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R0, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F1, 16(R0)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R12, lanes2one
+	FMOVD	F2, 0(R0)
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R0, R0
+	VST1	V2.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F2, 0(R0)
+	B	lanes2done
+lanes3:
+	TBZ	$2, R0, lanes3low
+	FMOVQ	F2, 0(R7)
+	TBZ	$1, R0, lanes3highone
+	FMOVD	F0, 16(R7)
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R7, R0
+	VST1	V0.S[2], (R0)
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R12, lanes3done
-	FMOVS	F4, 16(R7)
+	TBZ	$0, R0, lanes3done
+	FMOVS	F0, 16(R7)
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R12, lanes3one
-	FMOVD	F5, 0(R7)
-	TBZ	$0, R12, lanes3done
+	TBZ	$1, R0, lanes3one
+	FMOVD	F2, 0(R7)
+	TBZ	$0, R0, lanes3done
 	ADD	$8, R7, R0
-	VST1	V5.S[2], (R0)
+	VST1	V2.S[2], (R0)
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R12, lanes3done
-	FMOVS	F5, 0(R7)
+	TBZ	$0, R0, lanes3done
+	FMOVS	F2, 0(R7)
 	B	lanes3done
+lanes4:
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes4low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R12, lanes4highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R12, lanes4done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R12, lanes4done
+	FMOVS	F5, 16(R0)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R12, lanes4one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R12, lanes4done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R12, lanes4done
+	FMOVS	F6, 0(R0)
+	B	lanes4done

@@ -145,9 +145,20 @@ func (o *overlap) cutGrads(c *cutRows, plane, planes, rows int, sums, dx []float
 		}
 	}
 	if p.StrideW == 2 && p.W%2 > 0 { // vectors leave out the last column
-		for i := range planes * rows {
-			plane, row := plane+i/rows, i%rows
-			dx[c.row(plane, row)*p.W+p.W-1] = sums[o.gradsAt(plane, row)+p.W/2]
+		for i := range planes {
+			o.cutLast(plane+i, rows, sums, dx[c.row(plane+i, 0)*p.W:])
+		}
+	}
+}
+
+// cutLast copies the last column of some rows of a plane, without divisions for each of them.
+func (o *overlap) cutLast(plane, rows int, sums, dx []float32) {
+	p := &o.shape
+	for first := range min(rows, p.StrideH) {
+		from := o.gradsAt(plane, first) + p.W/2
+		for row := first; row < rows; row += p.StrideH {
+			dx[row*p.W+p.W-1] = sums[from]
+			from += o.backward.pitch
 		}
 	}
 }

@@ -97,17 +97,18 @@ func poolOut(in, kernel, stride, pad int, ceil bool) int {
 func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
 	planes := p.N * p.C
 	switch {
-	case kernel.Is32[T]() && p.Halves():
+	case kernel.Is32[T]() && p.Halves() && !(p.apart() && (p.separate.lanes < kernel.Lanes() || !kernel.Wide())): // those take vectors of half as many for short rows, and no masked loads
 		maxPlanesHalving(p, planes, kernel.As32(x), kernel.As32(y), idx)
+		return
+	case kernel.Is32[T]() && p.separate != nil && p.separate.spans():
+		p.separate.maxSpans(planes, kernel.As32(x), kernel.As32(y), idx, func(in, out, row int) {
+			maxRow(p, row, x[in:], y[out:], idx[out:])
+		})
 		return
 	case kernel.Is32[T]() && p.apart():
 		p.eachRow(p.separate.max(planes, kernel.As32(x), kernel.As32(y), idx), planes, func(in, out, row int) {
 			maxRow(p, row, x[in:], y[out:], idx[out:])
 		})
-		return
-	}
-	if kernel.Is32[T]() && p.separate != nil {
-		p.separate.maxSpans(planes, kernel.As32(x), kernel.As32(y), idx)
 		return
 	}
 	maxPlanes(p, planes, x, y, idx, scratch)

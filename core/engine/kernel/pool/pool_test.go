@@ -124,6 +124,25 @@ func TestSeparateWindows(t *testing.T) {
 	})
 }
 
+// Whole planes, more of them than one call takes, of any size and with numbers that are not finite in one or all of them.
+func TestMaximaOfWholePlanes(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for h := 1; h <= 9; h++ {
+			for w := 1; w <= 40; w++ {
+				plain := Shape{N: 3, C: 10 * (1 + w%5), H: h, W: w, R: h, S: w, StrideH: h, StrideW: w}
+				p := plain
+				p.Prepare()
+				sameAsPlain(t, &p, &plain)
+				for _, v := range []float64{1, math.NaN(), math.Inf(1), math.Inf(-1)} {
+					x := kerneltest.Random[float32](uint64(h*w), p.N*p.C*h*w)
+					x[len(x)*2/3] = float32(v)
+					sameMaxima(t, &p, &plain, x, kerneltest.Random[float32](7, p.N*p.C))
+				}
+			}
+		}
+	})
+}
+
 // sameAsPlain fails unless p gives the bits of plain Go. No result may reach behind its end.
 func sameAsPlain(t *testing.T, p, plain *Shape) {
 	t.Helper()

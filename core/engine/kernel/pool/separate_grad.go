@@ -27,6 +27,7 @@ type spreadTile struct {
 // them; and for each lane whether it is part of a window, as bits, or its column.
 type spreadPlace struct {
 	from, to     int
+	_            [6]int // what follows are whole cache lines
 	order, lanes [kernel.Block]int32
 }
 

@@ -6,72 +6,82 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// maxSpan is a call of the vector kernel for the maximum of one window that has many columns. The layout is known to gen/norm/span.go.
+// maxSpan is a call of the vector kernel for the maxima of windows that have many elements side by side. The layout is known to
+// gen/norm/span.go.
 type maxSpan struct {
-	rows          int
+	windows, rows int // rows are those of a window
 	x             *float32
-	line          int // bytes between rows of x
-	vectors, rest int // whole ones of a row of the window, and what it has besides
+	line, step    int // bytes between rows of a window, and between windows
+	vectors, rest int // whole ones of a row of a window, and what it has besides
 	tail          kernel.Mask
-	best          *float32
-	at            *int32
+	at            *int32 // of each window: the place of its maximum, from its first element on
 	first         *int32 // of each lane
 	width, lanes  int
 	lowest        float32
+	none          int32
+	sums          [kernel.Block]float32 // NaN in one lane if a maximum is
 }
 
 var firstLanes = [kernel.Block]int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// maxSpans is max for windows of many columns, one after the other.
-func (s *separate) maxSpans(planes int, x, y []float32, idx []int32) {
-	var best [kernel.Block]float32
-	var at [kernel.Block]int32
+// spans reports whether the windows are taken one after the other: those that have many columns, or many elements in one piece.
+func (s *separate) spans() bool {
+	p := &s.shape
+	return p.S > mostColumns || p.S == p.W && p.R*p.S >= kernel.Block/2
+}
+
+// maxSpans is max for such windows. It calls plain for a row of outputs, and where that lies in x and y, of which some are NaN.
+func (s *separate) maxSpans(planes int, x, y []float32, idx []int32, plain func(in, out, row int)) {
 	p, lanes := &s.shape, kernel.Lanes()
-	t := maxSpan{rows: p.R, line: 4 * p.W, best: &best[0], at: &at[0], first: &firstLanes[0], width: p.W, lanes: lanes, lowest: float32(math.Inf(-1))}
+	t := maxSpan{rows: p.R, line: 4 * p.W, step: 4 * p.S, first: &firstLanes[0], width: p.W, lanes: lanes, lowest: float32(math.Inf(-1)), none: math.MaxInt32}
 	columns := p.S
 	if p.S == p.W { // one piece
 		t.rows, columns = 1, p.R*p.W
 	}
 	t.vectors, t.rest, t.tail = columns/lanes, columns%lanes, kernel.FirstLanes(columns%lanes)
-	for o := range planes * s.rows * s.width {
-		plane, row, column := o/(s.rows*s.width), o/s.width%s.rows, o%s.width
-		base := row*p.R*p.W + column*p.S
-		t.x = &x[plane*p.H*p.W+base]
-		vecMaxSpan(&t)
-		lane := largestLane(best[:lanes], at[:lanes])
-		y[o], idx[o] = best[lane], at[lane]+int32(base)
+	if p.global() {
+		s.maxGlobal(t, planes, x, y, idx, plain)
+		return
+	}
+	p.eachRow(0, planes, func(in, out, row int) {
+		first := row * p.R * p.W
+		t.windows = s.width
+		if !t.run(x[in+first:], p.S, first, p.S, y[out:], idx[out:]) {
+			plain(in, out, row)
+		}
+	})
+}
+
+// maxGlobal is maxSpans of planes that are one window each, some planes in a call.
+func (s *separate) maxGlobal(t maxSpan, planes int, x, y []float32, idx []int32, plain func(in, out, row int)) {
+	const most = 64
+	size := s.shape.H * s.shape.W
+	t.step = 4 * size
+	for from := 0; from < planes; from += most {
+		t.windows = min(most, planes-from)
+		if !t.run(x[from*size:], size, 0, 0, y[from:], idx[from:]) {
+			for i := from; i < from+t.windows; i++ {
+				plain(i*size, i, 0)
+			}
+		}
 	}
 }
 
-// largestLane is the one with the first of equal maxima, or with the last NaN. It compares integers that are ordered as the maxima
-// and then against their places, with the lane in the lowest bits: compilers do so without branches, which would be predicted wrongly.
-func largestLane(best []float32, at []int32) (lane int) {
-	const laneBits = 4
-	var sum float32 // NaN if any is
-	top := int64(math.MinInt64)
-	at = at[:len(best)]
-	for i, v := range best {
+// run writes the maxima of windows that begin step elements after each other, and their places, of which first is that of the first
+// window's first element, and the next one's is next behind it. It reports whether no maximum is NaN; if one is, it has written none.
+func (t *maxSpan) run(x []float32, step, first, next int, y []float32, idx []int32) bool {
+	t.x, t.at = &x[0], &idx[0]
+	vecMaxSpan(t)
+	var sum float32
+	for _, v := range t.sums {
 		sum += v
-		b := math.Float32bits(v)
-		if v == 0 {
-			b = 0
-		}
-		key := int32(b)
-		key ^= key >> 31 & math.MaxInt32
-		top = max(top, (int64(key)<<(32-laneBits)-int64(at[i]))<<laneBits|int64(i))
 	}
 	if sum != sum {
-		return largestOfNaNs(best, at)
+		return false
 	}
-	return int(top & (1<<laneBits - 1))
-}
-
-func largestOfNaNs(best []float32, at []int32) (lane int) {
-	top, place := best[0], at[0]
-	for i, v := range best {
-		if v > top || v == top && at[i] < place || v != v && (top == top || at[i] > place) {
-			lane, top, place = i, v, at[i]
-		}
+	y, idx = y[:t.windows], idx[:t.windows]
+	for o, at := range idx {
+		y[o], idx[o] = x[o*step+int(at)], at+int32(first+o*next)
 	}
-	return lane
+	return true
 }

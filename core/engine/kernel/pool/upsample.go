@@ -11,6 +11,7 @@ type Upsampling[T kernel.Float] struct {
 	windows      Shape   // of the copies of each element
 	rows, cols   taps[T] // of bilinear ones
 	bilinear     bool
+	vectors      *bilinear // of bilinear ones, if vector kernels fit
 }
 
 // taps say of which inputs each output along one axis is made: 1−share of the one
@@ -32,6 +33,9 @@ func NewUpsampling[T kernel.Float](h, w, factor int, bilinear bool) *Upsampling[
 	u := &Upsampling[T]{h: h, w: w, factor: factor, bilinear: bilinear}
 	if bilinear {
 		u.rows, u.cols = newTaps[T](h, factor), newTaps[T](w, factor)
+		if v, ok := any(u).(*Upsampling[float32]); ok {
+			v.vectors = newBilinear(h, w, factor, &v.rows, &v.cols)
+		}
 		return u
 	}
 	u.windows = Shape{N: 1, C: 1, H: h * factor, W: w * factor, R: factor, S: factor, StrideH: factor, StrideW: factor}
@@ -50,7 +54,9 @@ func newTaps[T kernel.Float](n, factor int) taps[T] {
 		high, share := min(low+1, n-1), T(at-float64(low))
 		t.low, t.high, t.share, t.rest = append(t.low, low), append(t.high, high), append(t.share, share), append(t.rest, 1-share)
 		t.seen[low].add(i, 1-share)
-		t.seen[high].add(i, share)
+		if share > 0 {
+			t.seen[high].add(i, share)
+		}
 	}
 	return t
 }
@@ -72,6 +78,9 @@ func (u *Upsampling[T]) Scratch() int {
 	if !u.bilinear {
 		return 0
 	}
+	if u.vectors != nil {
+		return max(2*u.w*u.factor, u.vectors.scratch())
+	}
 	return 2 * u.w * u.factor
 }
 
@@ -82,8 +91,12 @@ func (u *Upsampling[T]) Enlarge(planes int, x, y, scratch []T) {
 		u.repeat(planes, x, y)
 		return
 	}
-	for i := range planes {
-		u.interpolate(x[i*in:][:in], y[i*out:][:out], scratch)
+	first, height := 0, u.h*u.factor
+	if u.vectors != nil {
+		first = u.vectors.enlarge(planes, kernel.As32(x), kernel.As32(y))
+	}
+	for i := first / height; i < planes; i++ {
+		u.interpolate(max(0, first-i*height), x[i*in:][:in], y[i*out:][:out], scratch)
 	}
 }
 
@@ -104,8 +117,8 @@ func (u *Upsampling[T]) repeat(planes int, x, y []T) {
 	})
 }
 
-// interpolate enlarges the rows of a plane, of which scratch keeps two, and mixes them.
-func (u *Upsampling[T]) interpolate(x, y, scratch []T) {
+// interpolate writes rows of an enlarged plane from first on. It enlarges rows, of which scratch keeps two, and mixes them.
+func (u *Upsampling[T]) interpolate(first int, x, y, scratch []T) {
 	width := u.w * u.factor
 	kept, next := [2]int{-1, -1}, 0
 	row := func(i int) []T {
@@ -119,9 +132,9 @@ func (u *Upsampling[T]) interpolate(x, y, scratch []T) {
 		u.cols.mix(x[i*u.w:][:u.w], to)
 		return to
 	}
-	for i, low := range u.rows.low {
+	for i := first; i < len(u.rows.low); i++ {
 		to := y[i*width:][:width]
-		copy(to, row(low))
+		copy(to, row(u.rows.low[i]))
 		elementwise.Scale(to, u.rows.rest[i])
 		elementwise.Axpy(to, u.rows.share[i], row(u.rows.high[i]))
 	}
@@ -142,8 +155,11 @@ func (u *Upsampling[T]) Gradient(planes int, dy, dx, scratch []T) {
 		u.sums(planes, dy, dx)
 		return
 	}
-	width := u.w * u.factor
-	for i := range planes * u.h {
+	width, first := u.w*u.factor, 0
+	if u.vectors != nil {
+		first = u.vectors.add(planes, kernel.As32(dy), kernel.As32(dx), kernel.As32(scratch))
+	}
+	for i := first; i < planes*u.h; i++ {
 		plane, row := i/u.h, &u.rows.seen[i%u.h]
 		sum := scratch[:width]
 		for k, weight := range row.weights {

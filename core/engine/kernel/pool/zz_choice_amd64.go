@@ -13,6 +13,15 @@ func vecMaxPool2(poolTile *poolTile) {
 	}
 }
 
+// vecMaxSpan finds the place of the maximum of each of some windows, from its first element on.
+func vecMaxSpan(maxSpan *maxSpan) {
+	if kernel.Wide() {
+		maxSpanAVX512(maxSpan)
+	} else {
+		maxSpanAVX2(maxSpan)
+	}
+}
+
 // vecNormPool2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecNormPool2(poolTile *poolTile) {
 	normPool2AVX512(poolTile)
@@ -162,15 +171,6 @@ func vecCutPairs(lanes int, cutTile *cutTile) {
 	}
 }
 
-// vecMaxSpan keeps, for each lane, the maximum of what it has of the rows of a window, and its place.
-func vecMaxSpan(maxSpan *maxSpan) {
-	if kernel.Wide() {
-		maxSpanAVX512(maxSpan)
-	} else {
-		maxSpanAVX2(maxSpan)
-	}
-}
-
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
 func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	if lanes == kernel.Block {
@@ -186,5 +186,23 @@ func vecSpreadMaxima(lanes int, spreadTile *spreadTile) {
 		spreadMaximaAVX512(spreadTile)
 	} else {
 		spreadMaximaAVX2(spreadTile)
+	}
+}
+
+// vecMixRows enlarges a plane: each output is a mixture of two inputs of a row, and that of the same of another row.
+func vecMixRows(lanes int, mixTile *mixTile) {
+	if lanes == kernel.Block {
+		mixRowsAVX512(mixTile)
+	} else {
+		mixRowsAVX2(mixTile)
+	}
+}
+
+// vecGatherRows adds up, for each element of a plane, what is of it in the gradients of one of twice the size.
+func vecGatherRows(lanes int, gatherTile *gatherTile) {
+	if lanes == kernel.Block {
+		gatherRowsAVX512(gatherTile)
+	} else {
+		gatherRowsAVX2(gatherTile)
 	}
 }

@@ -9,6 +9,11 @@ func vecMaxPool2(poolTile *poolTile) {
 	maxPool2NEON(poolTile)
 }
 
+// vecMaxSpan finds the place of the maximum of each of some windows, from its first element on.
+func vecMaxSpan(maxSpan *maxSpan) {
+	maxSpanNEON(maxSpan)
+}
+
 // vecNormPool2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecNormPool2(poolTile *poolTile) {
 	kernel.NoVectors()
@@ -94,11 +99,6 @@ func vecCutPairs(lanes int, cutTile *cutTile) {
 	cutPairsNEON(cutTile)
 }
 
-// vecMaxSpan keeps, for each lane, the maximum of what it has of the rows of a window, and its place.
-func vecMaxSpan(maxSpan *maxSpan) {
-	maxSpanNEON(maxSpan)
-}
-
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
 func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	spreadMeansNEON(spreadTile)
@@ -107,4 +107,14 @@ func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 // vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
 func vecSpreadMaxima(lanes int, spreadTile *spreadTile) {
 	spreadMaximaNEON(spreadTile)
+}
+
+// vecMixRows enlarges a plane: each output is a mixture of two inputs of a row, and that of the same of another row.
+func vecMixRows(lanes int, mixTile *mixTile) {
+	mixRowsNEON(mixTile)
+}
+
+// vecGatherRows adds up, for each element of a plane, what is of it in the gradients of one of twice the size.
+func vecGatherRows(lanes int, gatherTile *gatherTile) {
+	gatherRowsNEON(gatherTile)
 }

@@ -11,6 +11,11 @@ func vecMaxPool2(poolTile *poolTile) {
 	kernel.NoVectors()
 }
 
+// vecMaxSpan finds the place of the maximum of each of some windows, from its first element on.
+func vecMaxSpan(maxSpan *maxSpan) {
+	kernel.NoVectors()
+}
+
 // vecNormPool2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
 func vecNormPool2(poolTile *poolTile) {
 	kernel.NoVectors()
@@ -96,11 +101,6 @@ func vecCutPairs(lanes int, cutTile *cutTile) {
 	kernel.NoVectors()
 }
 
-// vecMaxSpan keeps, for each lane, the maximum of what it has of the rows of a window, and its place.
-func vecMaxSpan(maxSpan *maxSpan) {
-	kernel.NoVectors()
-}
-
 // vecSpreadMeans divides gradients among the elements of windows that do not overlap.
 func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 	kernel.NoVectors()
@@ -108,5 +108,15 @@ func vecSpreadMeans(lanes int, spreadTile *spreadTile) {
 
 // vecSpreadMaxima sends gradients to the places of the maxima of windows that do not overlap.
 func vecSpreadMaxima(lanes int, spreadTile *spreadTile) {
+	kernel.NoVectors()
+}
+
+// vecMixRows enlarges a plane: each output is a mixture of two inputs of a row, and that of the same of another row.
+func vecMixRows(lanes int, mixTile *mixTile) {
+	kernel.NoVectors()
+}
+
+// vecGatherRows adds up, for each element of a plane, what is of it in the gradients of one of twice the size.
+func vecGatherRows(lanes int, gatherTile *gatherTile) {
 	kernel.NoVectors()
 }

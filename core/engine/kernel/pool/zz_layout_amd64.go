@@ -126,18 +126,75 @@ var (
 
 // The offsets at which the assembly reads maxSpan: each index is 0.
 var (
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.rows)-0]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.x)-8]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.line)-16]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.vectors)-24]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.rest)-32]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.tail)-40]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.best)-48]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.at)-56]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.first)-64]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.width)-72]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.lanes)-80]
-	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.lowest)-88]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.windows)-0]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.rows)-8]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.x)-16]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.line)-24]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.step)-32]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.vectors)-40]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.rest)-48]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.tail)-56]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.at)-64]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.first)-72]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.width)-80]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.lanes)-88]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.lowest)-96]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.none)-100]
+	_ = [1]byte{}[unsafe.Offsetof(maxSpan{}.sums)-104]
+)
+
+// The offsets at which the assembly reads mixTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(mixTile{}.rows)-0]
+	_ = [1]byte{}[unsafe.Offsetof(mixTile{}.x)-8]
+	_ = [1]byte{}[unsafe.Offsetof(mixTile{}.y)-16]
+	_ = [1]byte{}[unsafe.Offsetof(mixTile{}.out)-24]
+	_ = [1]byte{}[unsafe.Offsetof(mixTile{}.vectors)-32]
+	_ = [1]byte{}[unsafe.Offsetof(mixTile{}.columns)-40]
+	_ = [1]byte{}[unsafe.Offsetof(mixTile{}.lines)-48]
+)
+
+// The offsets at which the assembly reads mixedColumns: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(mixedColumns{}.from)-0]
+	_ = [1]byte{}[unsafe.Offsetof(mixedColumns{}.to)-8]
+	_ = [1]byte{}[unsafe.Offsetof(mixedColumns{}.low)-64]
+	_ = [1]byte{}[unsafe.Offsetof(mixedColumns{}.high)-128]
+	_ = [1]byte{}[unsafe.Offsetof(mixedColumns{}.rest)-192]
+	_ = [1]byte{}[unsafe.Offsetof(mixedColumns{}.share)-256]
+)
+
+// The offsets at which the assembly reads mixedRow: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(mixedRow{}.low)-0]
+	_ = [1]byte{}[unsafe.Offsetof(mixedRow{}.high)-8]
+	_ = [1]byte{}[unsafe.Offsetof(mixedRow{}.rest)-16]
+	_ = [1]byte{}[unsafe.Offsetof(mixedRow{}.share)-20]
+)
+
+// The offsets at which the assembly reads gatherTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.rows)-0]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.dy)-8]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.line)-16]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.wide)-24]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.wideAt)-32]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.lines)-40]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.sums)-48]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.dx)-56]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.out)-64]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.vectors)-72]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.starts)-80]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.weights)-88]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.step)-96]
+	_ = [1]byte{}[unsafe.Offsetof(gatherTile{}.order)-104]
+)
+
+// The offsets at which the assembly reads gatheredRow: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(gatheredRow{}.first)-0]
+	_ = [1]byte{}[unsafe.Offsetof(gatheredRow{}.count)-8]
+	_ = [1]byte{}[unsafe.Offsetof(gatheredRow{}.weights)-16]
 )
 
 // The offsets at which the assembly reads columnPlace: each index is 0.
@@ -173,8 +230,8 @@ var (
 var (
 	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.from)-0]
 	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.to)-8]
-	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.order)-16]
-	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.lanes)-80]
+	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.order)-64]
+	_ = [1]byte{}[unsafe.Offsetof(spreadPlace{}.lanes)-128]
 )
 
 // The offsets at which the assembly reads poolTap: each index is 0.

@@ -7,6 +7,11 @@ package pool
 //go:noescape
 func maxPool2AVX2(poolTile *poolTile)
 
+// maxSpanAVX2 finds the place of the maximum of each of some windows, from its first element on.
+//
+//go:noescape
+func maxSpanAVX2(maxSpan *maxSpan)
+
 // maxPool2AVX512 pools pairs of rows of planes that lie side by side, and writes maxima and their places.
 //
 //go:noescape
@@ -16,3 +21,8 @@ func maxPool2AVX512(poolTile *poolTile)
 //
 //go:noescape
 func normPool2AVX512(poolTile *poolTile)
+
+// maxSpanAVX512 finds the place of the maximum of each of some windows, from its first element on.
+//
+//go:noescape
+func maxSpanAVX512(maxSpan *maxSpan)

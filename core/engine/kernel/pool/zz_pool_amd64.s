@@ -130,6 +130,92 @@ stored2:
 	VZEROUPPER
 	RET
 
+// func maxSpanAVX2(maxSpan *maxSpan)
+// Requires: AVX, AVX2
+TEXT ·maxSpanAVX2(SB), NOSPLIT, $0-8
+	MOVQ         maxSpan+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VPBROADCASTD 88(AX), Y3
+	VPBROADCASTD 80(AX), Y4
+	VPBROADCASTD 100(AX), Y5
+	VXORPS       Y2, Y2, Y2
+	MOVQ         72(AX), CX
+	VMOVUPS      (CX), Y1
+	MOVQ         16(AX), CX
+	MOVQ         (AX), DX
+	MOVQ         64(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         56(AX), R8
+
+window:
+	VMOVAPS Y0, Y6
+	VXORPS  Y7, Y7, Y7
+	VMOVAPS Y1, Y8
+	MOVQ    8(AX), R10
+	MOVQ    CX, R9
+
+row:
+	MOVQ    40(AX), R12
+	MOVQ    R9, R11
+	VMOVAPS Y8, Y9
+	TESTQ   R12, R12
+	JZ      rest
+
+vector:
+	VMOVUPS   (R11), Y10
+	VCMPPS    $0x1e, Y6, Y10, Y11
+	VCMPPS    $0x03, Y10, Y10, Y12
+	VORPS     Y12, Y11, Y11
+	VBLENDVPS Y11, Y10, Y6, Y6
+	VBLENDVPS Y11, Y9, Y7, Y7
+	VPADDD    Y3, Y9, Y9
+	ADDQ      $0x20, R11
+	DECQ      R12
+	JNZ       vector
+
+rest:
+	TESTQ      DI, DI
+	JZ         next
+	VMOVUPS    (R8), Y11
+	VMASKMOVPS (R11), Y11, Y10
+	VBLENDVPS  Y11, Y10, Y0, Y10
+	VCMPPS     $0x1e, Y6, Y10, Y11
+	VCMPPS     $0x03, Y10, Y10, Y12
+	VORPS      Y12, Y11, Y11
+	VBLENDVPS  Y11, Y10, Y6, Y6
+	VBLENDVPS  Y11, Y9, Y7, Y7
+
+next:
+	VPADDD       Y4, Y8, Y8
+	ADDQ         SI, R9
+	DECQ         R10
+	JNZ          row
+	VADDPS       Y6, Y2, Y2
+	VEXTRACTF128 $0x01, Y6, X8
+	VMAXPS       X6, X8, X8
+	VPERMILPS    $0x4e, X8, X9
+	VMAXPS       X8, X9, X8
+	VPERMILPS    $0xb1, X8, X9
+	VMAXPS       X8, X9, X8
+	VBROADCASTSS X8, Y8
+	VCMPPS       $0x1d, Y8, Y6, Y6
+	VBLENDVPS    Y6, Y7, Y5, Y6
+	VEXTRACTF128 $0x01, Y6, X7
+	VPMINSD      X6, X7, X7
+	VPERMILPS    $0x4e, X7, X6
+	VPMINSD      X7, X6, X7
+	VPERMILPS    $0xb1, X7, X6
+	VPMINSD      X7, X6, X7
+	VMOVSS       X7, (BX)
+	ADDQ         $0x04, BX
+	ADDQ         32(AX), CX
+	DECQ         DX
+	JNZ          window
+	VMOVUPS      Y2, 104(AX)
+	VZEROUPPER
+	RET
+
 // func maxPool2AVX512(poolTile *poolTile)
 // Requires: AVX, AVX512F
 TEXT ·maxPool2AVX512(SB), NOSPLIT, $0-8
@@ -303,5 +389,95 @@ row:
 	JNZ       row
 	DECQ      DX
 	JNZ       plane
+	VZEROUPPER
+	RET
+
+// func maxSpanAVX512(maxSpan *maxSpan)
+// Requires: AVX, AVX2, AVX512F, AVX512VL
+TEXT ·maxSpanAVX512(SB), NOSPLIT, $0-8
+	MOVQ         maxSpan+0(FP), AX
+	VBROADCASTSS 96(AX), Z0
+	VPBROADCASTD 88(AX), Z3
+	VPBROADCASTD 80(AX), Z4
+	VPBROADCASTD 100(AX), Z5
+	VPXORD       Z2, Z2, Z2
+	MOVQ         72(AX), CX
+	VMOVUPS      (CX), Z1
+	MOVQ         16(AX), CX
+	MOVQ         (AX), DX
+	MOVQ         64(AX), BX
+	MOVQ         24(AX), SI
+	MOVQ         48(AX), DI
+	MOVQ         56(AX), R8
+
+window:
+	VMOVAPS Z0, Z6
+	VPXORD  Z7, Z7, Z7
+	VMOVAPS Z1, Z8
+	MOVQ    8(AX), R10
+	MOVQ    CX, R9
+
+row:
+	MOVQ    40(AX), R12
+	MOVQ    R9, R11
+	VMOVAPS Z8, Z9
+	TESTQ   R12, R12
+	JZ      rest
+
+vector:
+	VMOVUPS   (R11), Z10
+	VCMPPS    $0x1e, Z6, Z10, K1
+	VCMPPS    $0x03, Z10, Z10, K2
+	KORW      K2, K1, K1
+	VMOVAPS   Z10, K1, Z6
+	VMOVDQU32 Z9, K1, Z7
+	VPADDD    Z3, Z9, Z9
+	ADDQ      $0x40, R11
+	DECQ      R12
+	JNZ       vector
+
+rest:
+	TESTQ     DI, DI
+	JZ        next
+	KMOVW     R8, K1
+	VMOVAPS   Z0, Z10
+	VMOVUPS   (R11), K1, Z10
+	VCMPPS    $0x1e, Z6, Z10, K1
+	VCMPPS    $0x03, Z10, Z10, K2
+	KORW      K2, K1, K1
+	VMOVAPS   Z10, K1, Z6
+	VMOVDQU32 Z9, K1, Z7
+
+next:
+	VPADDD        Z4, Z8, Z8
+	ADDQ          SI, R9
+	DECQ          R10
+	JNZ           row
+	VADDPS        Z6, Z2, Z2
+	VEXTRACTF64X4 $0x01, Z6, Y8
+	VMAXPS        Y6, Y8, Y8
+	VEXTRACTF32X4 $0x01, Y8, X9
+	VMAXPS        X8, X9, X9
+	VPERMILPS     $0x4e, X9, X8
+	VMAXPS        X9, X8, X9
+	VPERMILPS     $0xb1, X9, X8
+	VMAXPS        X9, X8, X9
+	VBROADCASTSS  X9, Z8
+	VCMPPS        $0x1d, Z8, Z6, K1
+	VBLENDMPS     Z7, Z5, K1, Z11
+	VEXTRACTF64X4 $0x01, Z11, Y6
+	VPMINSD       Y11, Y6, Y6
+	VEXTRACTF32X4 $0x01, Y6, X8
+	VPMINSD       X6, X8, X8
+	VPERMILPS     $0x4e, X8, X6
+	VPMINSD       X8, X6, X8
+	VPERMILPS     $0xb1, X8, X6
+	VPMINSD       X8, X6, X8
+	VMOVSS        X8, (BX)
+	ADDQ          $0x04, BX
+	ADDQ          32(AX), CX
+	DECQ          DX
+	JNZ           window
+	VMOVUPS       Z2, 104(AX)
 	VZEROUPPER
 	RET

@@ -6,3 +6,8 @@ package pool
 //
 //go:noescape
 func maxPool2NEON(poolTile *poolTile)
+
+// maxSpanNEON finds the place of the maximum of each of some windows, from its first element on.
+//
+//go:noescape
+func maxSpanNEON(maxSpan *maxSpan)

@@ -304,3 +304,167 @@ lanes6one:
 	TBZ	$0, R9, lanes6done
 	FMOVS	F11, 0(R3)
 	B	lanes6done
+
+// func maxSpanNEON(maxSpan *maxSpan)
+TEXT ·maxSpanNEON(SB), NOSPLIT, $0-8
+	MOVD	maxSpan+0(FP), R10
+	ADD	$96, R10, R0
+	VLD1R	(R0), [V21.S4]
+	ADD	$88, R10, R0
+	VLD1R	(R0), [V16.S4]
+	ADD	$80, R10, R0
+	VLD1R	(R0), [V15.S4]
+	ADD	$100, R10, R0
+	VLD1R	(R0), [V14.S4]
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	MOVD	72(R10), R0
+	FLDPQ	0(R0), (F20, F19)
+	MOVD	16(R10), R9
+	MOVD	0(R10), R8
+	MOVD	64(R10), R7
+	MOVD	24(R10), R6
+	MOVD	48(R10), R5
+	MOVD	56(R10), R4
+window:
+	VMOV	V21.B16, V13.B16
+	VMOV	V21.B16, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOV	V20.B16, V9.B16
+	VMOV	V19.B16, V8.B16
+	MOVD	8(R10), R3
+	MOVD	R9, R2
+row:
+	MOVD	40(R10), R1
+	MOVD	R2, R0
+	VMOV	V9.B16, V7.B16
+	VMOV	V8.B16, V6.B16
+	TST	R1, R1
+	BEQ	rest
+vector:
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4a3 // fcmgt v3.4s, v5.4s, v13.4s
+	WORD	$0x6eace482 // fcmgt v2.4s, v4.4s, v12.4s
+	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e24e480 // fcmeq v0.4s, v4.4s, v4.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	VADD	V16.S4, V7.S4, V7.S4
+	VADD	V16.S4, V6.S4, V6.S4
+	ADD	$32, R0, R0
+	SUBS	$1, R1, R1
+	BNE	vector
+rest:
+	TST	R5, R5
+	BEQ	next
+	FLDPQ	0(R4), (F0, F1)
+	MOVWU	64(R4), R1
+	TBZ	$3, R1, lanes1
+	FLDPQ	0(R0), (F5, F4)
+lanes1done:
+	WORD	$0x4f210400 // sshr v0.4s, v0.4s, #31
+	VBSL	V21.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x4f210420 // sshr v0.4s, v1.4s, #31
+	VBSL	V21.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x6eade4a3 // fcmgt v3.4s, v5.4s, v13.4s
+	WORD	$0x6eace482 // fcmgt v2.4s, v4.4s, v12.4s
+	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e24e480 // fcmeq v0.4s, v4.4s, v4.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+next:
+	VADD	V15.S4, V9.S4, V9.S4
+	VADD	V15.S4, V8.S4, V8.S4
+	ADD	R6, R2, R2
+	SUBS	$1, R3, R3
+	BNE	row
+	WORD	$0x4e2dd652 // fadd v18.4s, v18.4s, v13.4s
+	WORD	$0x4e2cd631 // fadd v17.4s, v17.4s, v12.4s
+	VMOV	V12.B16, V2.B16
+	WORD	$0x6eade440 // fcmgt v0.4s, v2.4s, v13.4s
+	VBSL	V13.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	VEXT	$8, V2.B16, V2.B16, V1.B16
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	VREV64	V2.S4, V1.S4
+	WORD	$0x6ea2e420 // fcmgt v0.4s, v1.4s, v2.4s
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	VDUP	V2.S[0], V0.S4
+	WORD	$0x6e20e5a1 // fcmge v1.4s, v13.4s, v0.4s
+	WORD	$0x6e20e580 // fcmge v0.4s, v12.4s, v0.4s
+	VBSL	V14.B16, V11.B16, V1.B16
+	VBSL	V14.B16, V10.B16, V0.B16
+	WORD	$0x4ea16c00 // smin v0.4s, v0.4s, v1.4s
+	VEXT	$8, V0.B16, V0.B16, V1.B16
+	WORD	$0x4ea06c20 // smin v0.4s, v1.4s, v0.4s
+	VREV64	V0.S4, V1.S4
+	WORD	$0x4ea06c20 // smin v0.4s, v1.4s, v0.4s
+	FMOVS	F0, 0(R7)
+	ADD	$4, R7, R7
+	MOVD	32(R10), R0
+	ADD	R0, R9, R9
+	SUBS	$1, R8, R8
+	BNE	window
+	ADD	$104, R10, R0
+	FSTPQ	(F18, F17), 0(R0)
+	RET
+lanes1:
+	VMOVI	$0, V5.B16
+	VMOVI	$0, V4.B16
+	TBZ	$2, R1, lanes1low
+	FMOVQ	0(R0), F5
+	TBZ	$1, R1, lanes1highone
+	FMOVD	16(R0), F4
+	TBZ	$0, R1, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R1, lanes1done
+	FMOVS	16(R0), F4
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R1, lanes1one
+	FMOVD	0(R0), F5
+	TBZ	$0, R1, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R1, lanes1done
+	FMOVS	0(R0), F5
+	B	lanes1done

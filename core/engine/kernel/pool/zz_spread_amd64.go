@@ -12,6 +12,16 @@ func spreadMeansAVX2(spreadTile *spreadTile)
 //go:noescape
 func spreadMaximaAVX2(spreadTile *spreadTile)
 
+// mixRowsAVX2 enlarges a plane: each output is a mixture of two inputs of a row, and that of the same of another row.
+//
+//go:noescape
+func mixRowsAVX2(mixTile *mixTile)
+
+// gatherRowsAVX2 adds up, for each element of a plane, what is of it in the gradients of one of twice the size.
+//
+//go:noescape
+func gatherRowsAVX2(gatherTile *gatherTile)
+
 // spreadMeansAVX512 divides gradients among the elements of windows that do not overlap.
 //
 //go:noescape
@@ -21,3 +31,13 @@ func spreadMeansAVX512(spreadTile *spreadTile)
 //
 //go:noescape
 func spreadMaximaAVX512(spreadTile *spreadTile)
+
+// mixRowsAVX512 enlarges a plane: each output is a mixture of two inputs of a row, and that of the same of another row.
+//
+//go:noescape
+func mixRowsAVX512(mixTile *mixTile)
+
+// gatherRowsAVX512 adds up, for each element of a plane, what is of it in the gradients of one of twice the size.
+//
+//go:noescape
+func gatherRowsAVX512(gatherTile *gatherTile)

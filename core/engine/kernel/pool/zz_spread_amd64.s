@@ -28,7 +28,7 @@ vector:
 	ADDQ    DX, R10
 	ADDQ    BX, R11
 	VMOVUPS (R10), Y3
-	VMOVUPS 16(R8), Y4
+	VMOVUPS 64(R8), Y4
 	TESTQ   CX, CX
 	JNZ     divide1
 	VMULPS  Y2, Y3, Y3
@@ -40,7 +40,7 @@ divide1:
 scaled1:
 	VADDPS  Y1, Y3, Y3
 	VPERMPS Y3, Y4, Y3
-	VANDPS  80(R8), Y3, Y3
+	VANDPS  128(R8), Y3, Y3
 	MOVQ    48(AX), R10
 
 copy:
@@ -48,7 +48,7 @@ copy:
 	ADDQ    R10, R11
 	DECQ    R12
 	JNZ     copy
-	ADDQ    $0x00000090, R8
+	ADDQ    $0x000000c0, R8
 	DECQ    R9
 	JNZ     vector
 	ADDQ    32(AX), DX
@@ -103,11 +103,11 @@ vector:
 	ADDQ    BX, R11
 	VMOVUPS (R10), Y3
 	VMOVUPS (R10)(CX*1), Y4
-	VMOVUPS 16(R8), Y5
+	VMOVUPS 64(R8), Y5
 	VADDPS  Y0, Y3, Y3
 	VPERMPS Y3, Y5, Y3
 	VPERMD  Y4, Y5, Y4
-	VPADDD  80(R8), Y1, Y5
+	VPADDD  128(R8), Y1, Y5
 	VMOVAPS Y1, Y6
 	MOVQ    48(AX), R10
 
@@ -120,7 +120,7 @@ copy:
 	ADDQ     R10, R11
 	DECQ     R12
 	JNZ      copy
-	ADDQ     $0x00000090, R8
+	ADDQ     $0x000000c0, R8
 	DECQ     R9
 	JNZ      vector
 	VMOVAPS  Y6, Y1
@@ -144,6 +144,144 @@ zero:
 filled:
 	DECQ SI
 	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func mixRowsAVX2(mixTile *mixTile)
+// Requires: AVX, AVX2
+TEXT ·mixRowsAVX2(SB), NOSPLIT, $0-8
+	MOVQ mixTile+0(FP), AX
+	MOVQ 8(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ (AX), BX
+	MOVQ 48(AX), SI
+	MOVQ 24(AX), DI
+
+row:
+	VBROADCASTSS 16(SI), Y0
+	VBROADCASTSS 20(SI), Y1
+	MOVQ         (SI), R8
+	MOVQ         8(SI), R9
+	ADDQ         CX, R8
+	ADDQ         CX, R9
+	MOVQ         40(AX), R10
+	MOVQ         32(AX), R11
+
+vector:
+	MOVQ    (R10), R12
+	MOVQ    8(R10), R13
+	VMOVUPS (R8)(R12*1), Y4
+	VMOVUPS (R9)(R12*1), Y5
+	VMOVUPS 128(R10), Y2
+	VMOVUPS 256(R10), Y3
+	VPERMPS Y4, Y2, Y6
+	VMULPS  Y3, Y6, Y6
+	VPERMPS Y5, Y2, Y7
+	VMULPS  Y3, Y7, Y7
+	VMOVUPS 64(R10), Y2
+	VMOVUPS 192(R10), Y3
+	VPERMPS Y4, Y2, Y4
+	VMULPS  Y3, Y4, Y4
+	VADDPS  Y6, Y4, Y4
+	VPERMPS Y5, Y2, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y7, Y5, Y5
+	VMULPS  Y0, Y4, Y4
+	VMULPS  Y1, Y5, Y5
+	VADDPS  Y5, Y4, Y4
+	VMOVUPS Y4, (DX)(R13*1)
+	ADDQ    $0x00000140, R10
+	DECQ    R11
+	JNZ     vector
+	ADDQ    DI, DX
+	ADDQ    $0x18, SI
+	DECQ    BX
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func gatherRowsAVX2(gatherTile *gatherTile)
+// Requires: AVX, AVX2
+TEXT ·gatherRowsAVX2(SB), NOSPLIT, $0-8
+	MOVQ gatherTile+0(FP), AX
+	MOVQ 8(AX), CX
+	MOVQ 56(AX), DX
+	MOVQ (AX), BX
+	MOVQ 40(AX), SI
+
+row:
+	MOVQ 32(AX), DI
+	MOVQ 24(AX), R8
+
+sum:
+	MOVQ         (DI), R9
+	MOVQ         8(SI), R10
+	MOVQ         (SI), R11
+	ADDQ         CX, R11
+	MOVQ         SI, R12
+	VBROADCASTSS 16(R12), Y1
+	VMULPS       (R11)(R9*1), Y1, Y0
+	DECQ         R10
+	JZ           summed
+
+tap:
+	ADDQ         16(AX), R11
+	ADDQ         $0x04, R12
+	VBROADCASTSS 16(R12), Y1
+	VMULPS       (R11)(R9*1), Y1, Y1
+	VADDPS       Y1, Y0, Y0
+	DECQ         R10
+	JNZ          tap
+
+summed:
+	MOVQ    48(AX), R10
+	VMOVUPS Y0, 4(R10)(R9*1)
+	ADDQ    $0x08, DI
+	DECQ    R8
+	JNZ     sum
+	MOVQ    80(AX), DI
+	MOVQ    72(AX), R8
+
+vector:
+	MOVQ    (DI), R9
+	MOVQ    48(AX), R10
+	MOVQ    88(AX), R11
+	ADDQ    R9, R10
+	ADDQ    R9, R10
+	ADDQ    R9, R11
+	VXORPS  Y0, Y0, Y0
+	VMOVUPS (R10), Y1
+	VMOVUPS 32(R10), Y2
+	VSHUFPS $0xdd, Y2, Y1, Y3
+	VSHUFPS $0x88, Y2, Y1, Y1
+	VPERMPD $0xd8, Y1, Y1
+	VPERMPD $0xd8, Y3, Y2
+	VMULPS  (R11), Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	ADDQ    96(AX), R11
+	VMULPS  (R11), Y2, Y2
+	VADDPS  Y2, Y0, Y0
+	ADDQ    96(AX), R11
+	VMOVUPS 8(R10), Y1
+	VMOVUPS 40(R10), Y2
+	VSHUFPS $0xdd, Y2, Y1, Y3
+	VSHUFPS $0x88, Y2, Y1, Y1
+	VPERMPD $0xd8, Y1, Y1
+	VPERMPD $0xd8, Y3, Y2
+	VMULPS  (R11), Y1, Y1
+	VADDPS  Y1, Y0, Y0
+	ADDQ    96(AX), R11
+	VMULPS  (R11), Y2, Y2
+	VADDPS  Y2, Y0, Y0
+	ADDQ    96(AX), R11
+	VMOVUPS Y0, (DX)(R9*1)
+	ADDQ    $0x08, DI
+	DECQ    R8
+	JNZ     vector
+	ADDQ    64(AX), DX
+	ADDQ    $0x20, SI
+	DECQ    BX
+	JNZ     row
 	VZEROUPPER
 	RET
 
@@ -173,7 +311,7 @@ vector:
 	ADDQ    DX, R10
 	ADDQ    BX, R11
 	VMOVUPS (R10), Z3
-	VMOVUPS 16(R8), Z4
+	VMOVUPS 64(R8), Z4
 	TESTQ   CX, CX
 	JNZ     divide1
 	VMULPS  Z2, Z3, Z3
@@ -185,7 +323,7 @@ divide1:
 scaled1:
 	VADDPS  Z1, Z3, Z3
 	VPERMPS Z3, Z4, Z3
-	VANDPS  80(R8), Z3, Z3
+	VANDPS  128(R8), Z3, Z3
 	MOVQ    48(AX), R10
 
 copy:
@@ -193,7 +331,7 @@ copy:
 	ADDQ    R10, R11
 	DECQ    R12
 	JNZ     copy
-	ADDQ    $0x00000090, R8
+	ADDQ    $0x000000c0, R8
 	DECQ    R9
 	JNZ     vector
 	ADDQ    32(AX), DX
@@ -248,11 +386,11 @@ vector:
 	ADDQ    BX, R11
 	VMOVUPS (R10), Z3
 	VMOVUPS (R10)(CX*1), Z4
-	VMOVUPS 16(R8), Z5
+	VMOVUPS 64(R8), Z5
 	VADDPS  Z0, Z3, Z3
 	VPERMPS Z3, Z5, Z3
 	VPERMD  Z4, Z5, Z4
-	VPADDD  80(R8), Z1, Z5
+	VPADDD  128(R8), Z1, Z5
 	VMOVAPS Z1, Z6
 	MOVQ    48(AX), R10
 
@@ -265,7 +403,7 @@ copy:
 	ADDQ      R10, R11
 	DECQ      R12
 	JNZ       copy
-	ADDQ      $0x00000090, R8
+	ADDQ      $0x000000c0, R8
 	DECQ      R9
 	JNZ       vector
 	VMOVAPS   Z6, Z1
@@ -289,5 +427,146 @@ zero:
 filled:
 	DECQ SI
 	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func mixRowsAVX512(mixTile *mixTile)
+// Requires: AVX, AVX512F
+TEXT ·mixRowsAVX512(SB), NOSPLIT, $0-8
+	MOVQ mixTile+0(FP), AX
+	MOVQ 8(AX), CX
+	MOVQ 16(AX), DX
+	MOVQ (AX), BX
+	MOVQ 48(AX), SI
+	MOVQ 24(AX), DI
+
+row:
+	VBROADCASTSS 16(SI), Z0
+	VBROADCASTSS 20(SI), Z1
+	MOVQ         (SI), R8
+	MOVQ         8(SI), R9
+	ADDQ         CX, R8
+	ADDQ         CX, R9
+	MOVQ         40(AX), R10
+	MOVQ         32(AX), R11
+
+vector:
+	MOVQ    (R10), R12
+	MOVQ    8(R10), R13
+	VMOVUPS (R8)(R12*1), Z4
+	VMOVUPS (R9)(R12*1), Z5
+	VMOVUPS 128(R10), Z2
+	VMOVUPS 256(R10), Z3
+	VPERMPS Z4, Z2, Z6
+	VMULPS  Z3, Z6, Z6
+	VPERMPS Z5, Z2, Z7
+	VMULPS  Z3, Z7, Z7
+	VMOVUPS 64(R10), Z2
+	VMOVUPS 192(R10), Z3
+	VPERMPS Z4, Z2, Z4
+	VMULPS  Z3, Z4, Z4
+	VADDPS  Z6, Z4, Z4
+	VPERMPS Z5, Z2, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  Z7, Z5, Z5
+	VMULPS  Z0, Z4, Z4
+	VMULPS  Z1, Z5, Z5
+	VADDPS  Z5, Z4, Z4
+	VMOVUPS Z4, (DX)(R13*1)
+	ADDQ    $0x00000140, R10
+	DECQ    R11
+	JNZ     vector
+	ADDQ    DI, DX
+	ADDQ    $0x18, SI
+	DECQ    BX
+	JNZ     row
+	VZEROUPPER
+	RET
+
+// func gatherRowsAVX512(gatherTile *gatherTile)
+// Requires: AVX, AVX512F
+TEXT ·gatherRowsAVX512(SB), NOSPLIT, $0-8
+	MOVQ    gatherTile+0(FP), AX
+	MOVQ    104(AX), CX
+	VMOVUPS (CX), Z0
+	VMOVUPS 64(CX), Z1
+	MOVQ    8(AX), CX
+	MOVQ    56(AX), DX
+	MOVQ    (AX), BX
+	MOVQ    40(AX), SI
+
+row:
+	MOVQ 32(AX), DI
+	MOVQ 24(AX), R8
+
+sum:
+	MOVQ         (DI), R9
+	MOVQ         8(SI), R10
+	MOVQ         (SI), R11
+	ADDQ         CX, R11
+	MOVQ         SI, R12
+	VBROADCASTSS 16(R12), Z4
+	VMULPS       (R11)(R9*1), Z4, Z2
+	DECQ         R10
+	JZ           summed
+
+tap:
+	ADDQ         16(AX), R11
+	ADDQ         $0x04, R12
+	VBROADCASTSS 16(R12), Z4
+	VMULPS       (R11)(R9*1), Z4, Z4
+	VADDPS       Z4, Z2, Z2
+	DECQ         R10
+	JNZ          tap
+
+summed:
+	MOVQ    48(AX), R10
+	VMOVUPS Z2, 4(R10)(R9*1)
+	ADDQ    $0x08, DI
+	DECQ    R8
+	JNZ     sum
+	MOVQ    80(AX), DI
+	MOVQ    72(AX), R8
+
+vector:
+	MOVQ      (DI), R9
+	MOVQ      48(AX), R10
+	MOVQ      88(AX), R11
+	ADDQ      R9, R10
+	ADDQ      R9, R10
+	ADDQ      R9, R11
+	VPXORD    Z3, Z3, Z3
+	VMOVUPS   (R10), Z4
+	VMOVUPS   64(R10), Z5
+	VMOVAPS   Z4, Z2
+	VPERMT2PS Z5, Z0, Z4
+	VPERMT2PS Z5, Z1, Z2
+	VMOVAPS   Z2, Z5
+	VMULPS    (R11), Z4, Z4
+	VADDPS    Z4, Z3, Z3
+	ADDQ      96(AX), R11
+	VMULPS    (R11), Z5, Z5
+	VADDPS    Z5, Z3, Z3
+	ADDQ      96(AX), R11
+	VMOVUPS   8(R10), Z4
+	VMOVUPS   72(R10), Z5
+	VMOVAPS   Z4, Z2
+	VPERMT2PS Z5, Z0, Z4
+	VPERMT2PS Z5, Z1, Z2
+	VMOVAPS   Z2, Z5
+	VMULPS    (R11), Z4, Z4
+	VADDPS    Z4, Z3, Z3
+	ADDQ      96(AX), R11
+	VMULPS    (R11), Z5, Z5
+	VADDPS    Z5, Z3, Z3
+	ADDQ      96(AX), R11
+	VMOVUPS   Z3, (DX)(R9*1)
+	ADDQ      $0x08, DI
+	DECQ      R8
+	JNZ       vector
+	ADDQ      64(AX), DX
+	ADDQ      $0x20, SI
+	DECQ      BX
+	JNZ       row
 	VZEROUPPER
 	RET

@@ -11,3 +11,13 @@ func spreadMeansNEON(spreadTile *spreadTile)
 //
 //go:noescape
 func spreadMaximaNEON(spreadTile *spreadTile)
+
+// mixRowsNEON enlarges a plane: each output is a mixture of two inputs of a row, and that of the same of another row.
+//
+//go:noescape
+func mixRowsNEON(mixTile *mixTile)
+
+// gatherRowsNEON adds up, for each element of a plane, what is of it in the gradients of one of twice the size.
+//
+//go:noescape
+func gatherRowsNEON(gatherTile *gatherTile)

@@ -26,7 +26,7 @@ vector:
 	ADD	R8, R0, R0
 	ADD	R7, R2, R2
 	FLDPQ	0(R0), (F6, F5)
-	FLDPQ	16(R4), (F1, F4)
+	FLDPQ	64(R4), (F1, F4)
 	TST	R9, R9
 	BNE	divide1
 	WORD	$0x6e27dcc6 // fmul v6.4s, v6.4s, v7.4s
@@ -55,7 +55,7 @@ scaled1:
 	VTBL	V2.B16, [V5.B16], V2.B16
 	VORR	V2.B16, V0.B16, V5.B16
 	VMOV	V1.B16, V6.B16
-	FLDPQ	80(R4), (F1, F0)
+	FLDPQ	128(R4), (F1, F0)
 	VAND	V1.B16, V6.B16, V6.B16
 	VAND	V0.B16, V5.B16, V5.B16
 	MOVD	48(R10), R0
@@ -64,7 +64,7 @@ copy:
 	ADD	R0, R2, R2
 	SUBS	$1, R1, R1
 	BNE	copy
-	ADD	$144, R4, R4
+	ADD	$192, R4, R4
 	SUBS	$1, R3, R3
 	BNE	vector
 	MOVD	32(R10), R0
@@ -119,7 +119,7 @@ vector:
 	FLDPQ	0(R0), (F9, F8)
 	ADD	R9<<0, R0, R0
 	FLDPQ	0(R0), (F7, F6)
-	FLDPQ	16(R4), (F5, F4)
+	FLDPQ	64(R4), (F5, F4)
 	WORD	$0x4e2dd529 // fadd v9.4s, v9.4s, v13.4s
 	WORD	$0x4e2dd508 // fadd v8.4s, v8.4s, v13.4s
 	MOVD	$67372036, R0
@@ -156,7 +156,7 @@ vector:
 	VTBL	V0.B16, [V6.B16], V0.B16
 	VORR	V0.B16, V1.B16, V6.B16
 	VMOV	V3.B16, V7.B16
-	FLDPQ	80(R4), (F1, F0)
+	FLDPQ	128(R4), (F1, F0)
 	VADD	V1.S4, V12.S4, V5.S4
 	VADD	V0.S4, V11.S4, V4.S4
 	VMOV	V12.B16, V3.B16
@@ -175,7 +175,7 @@ copy:
 	ADD	R0, R2, R2
 	SUBS	$1, R1, R1
 	BNE	copy
-	ADD	$144, R4, R4
+	ADD	$192, R4, R4
 	SUBS	$1, R3, R3
 	BNE	vector
 	VMOV	V3.B16, V12.B16
@@ -202,4 +202,250 @@ zero:
 filled:
 	SUBS	$1, R6, R6
 	BNE	plane
+	RET
+
+// func mixRowsNEON(mixTile *mixTile)
+TEXT ·mixRowsNEON(SB), NOSPLIT, $0-8
+	MOVD	mixTile+0(FP), R12
+	MOVD	8(R12), R11
+	MOVD	16(R12), R10
+	MOVD	0(R12), R9
+	MOVD	48(R12), R8
+	MOVD	24(R12), R7
+row:
+	FMOVS	16(R8), F17
+	FMOVS	20(R8), F16
+	MOVD	0(R8), R6
+	MOVD	8(R8), R5
+	ADD	R11, R6, R6
+	ADD	R11, R5, R5
+	MOVD	40(R12), R4
+	MOVD	32(R12), R3
+vector:
+	MOVD	0(R4), R2
+	MOVD	8(R4), R1
+	ADD	R2<<0, R6, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F9, F8)
+	FLDPQ	128(R4), (F15, F14)
+	FLDPQ	256(R4), (F13, F12)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395e0 // mla v0.4s, v15.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V11.B16], V0.B16
+	VTBL	V1.B16, [V10.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395c0 // mla v0.4s, v14.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V11.B16], V0.B16
+	VTBL	V2.B16, [V10.B16], V2.B16
+	VORR	V2.B16, V0.B16, V6.B16
+	VMOV	V1.B16, V7.B16
+	WORD	$0x6e2ddce7 // fmul v7.4s, v7.4s, v13.4s
+	WORD	$0x6e2cdcc6 // fmul v6.4s, v6.4s, v12.4s
+	MOVD	$67372036, R0
+	VDUP	R0, V2.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V0.B16
+	VDUP	R0, V1.S4
+	WORD	$0x4ea295e1 // mla v1.4s, v15.4s, v2.4s
+	VSUB	V0.B16, V1.B16, V3.B16
+	VTBL	V1.B16, [V9.B16], V1.B16
+	VTBL	V3.B16, [V8.B16], V3.B16
+	VORR	V3.B16, V1.B16, V3.B16
+	VDUP	R0, V1.S4
+	WORD	$0x4ea295c1 // mla v1.4s, v14.4s, v2.4s
+	VSUB	V0.B16, V1.B16, V0.B16
+	VTBL	V1.B16, [V9.B16], V1.B16
+	VTBL	V0.B16, [V8.B16], V0.B16
+	VORR	V0.B16, V1.B16, V4.B16
+	VMOV	V3.B16, V5.B16
+	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	FLDPQ	64(R4), (F15, F14)
+	FLDPQ	192(R4), (F13, F12)
+	MOVD	$67372036, R0
+	VDUP	R0, V3.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V2.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395e0 // mla v0.4s, v15.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V1.B16
+	VTBL	V0.B16, [V11.B16], V0.B16
+	VTBL	V1.B16, [V10.B16], V1.B16
+	VORR	V1.B16, V0.B16, V1.B16
+	VDUP	R0, V0.S4
+	WORD	$0x4ea395c0 // mla v0.4s, v14.4s, v3.4s
+	VSUB	V2.B16, V0.B16, V2.B16
+	VTBL	V0.B16, [V11.B16], V0.B16
+	VTBL	V2.B16, [V10.B16], V2.B16
+	VORR	V2.B16, V0.B16, V10.B16
+	VMOV	V1.B16, V11.B16
+	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
+	WORD	$0x6e2cdd4a // fmul v10.4s, v10.4s, v12.4s
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e26d54a // fadd v10.4s, v10.4s, v6.4s
+	MOVD	$67372036, R0
+	VDUP	R0, V2.S4
+	MOVD	$50462976, R0
+	VMOVI	$16, V0.B16
+	VDUP	R0, V1.S4
+	WORD	$0x4ea295e1 // mla v1.4s, v15.4s, v2.4s
+	VSUB	V0.B16, V1.B16, V3.B16
+	VTBL	V1.B16, [V9.B16], V1.B16
+	VTBL	V3.B16, [V8.B16], V3.B16
+	VORR	V3.B16, V1.B16, V3.B16
+	VDUP	R0, V1.S4
+	WORD	$0x4ea295c1 // mla v1.4s, v14.4s, v2.4s
+	VSUB	V0.B16, V1.B16, V0.B16
+	VTBL	V1.B16, [V9.B16], V1.B16
+	VTBL	V0.B16, [V8.B16], V0.B16
+	VORR	V0.B16, V1.B16, V8.B16
+	VMOV	V3.B16, V9.B16
+	WORD	$0x6e2ddd29 // fmul v9.4s, v9.4s, v13.4s
+	WORD	$0x6e2cdd08 // fmul v8.4s, v8.4s, v12.4s
+	WORD	$0x4e25d529 // fadd v9.4s, v9.4s, v5.4s
+	WORD	$0x4e24d508 // fadd v8.4s, v8.4s, v4.4s
+	WORD	$0x4f91916b // fmul v11.4s, v11.4s, v17.s[0]
+	WORD	$0x4f91914a // fmul v10.4s, v10.4s, v17.s[0]
+	WORD	$0x4f909129 // fmul v9.4s, v9.4s, v16.s[0]
+	WORD	$0x4f909108 // fmul v8.4s, v8.4s, v16.s[0]
+	WORD	$0x4e29d56b // fadd v11.4s, v11.4s, v9.4s
+	WORD	$0x4e28d54a // fadd v10.4s, v10.4s, v8.4s
+	ADD	R1<<0, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	$320, R4, R4
+	SUBS	$1, R3, R3
+	BNE	vector
+	ADD	R7, R10, R10
+	ADD	$24, R8, R8
+	SUBS	$1, R9, R9
+	BNE	row
+	RET
+
+// func gatherRowsNEON(gatherTile *gatherTile)
+TEXT ·gatherRowsNEON(SB), NOSPLIT, $0-8
+	MOVD	gatherTile+0(FP), R11
+	MOVD	8(R11), R10
+	MOVD	56(R11), R9
+	MOVD	0(R11), R8
+	MOVD	40(R11), R7
+row:
+	MOVD	32(R11), R6
+	MOVD	24(R11), R5
+sum:
+	MOVD	0(R6), R4
+	MOVD	8(R7), R3
+	MOVD	0(R7), R2
+	ADD	R10, R2, R2
+	MOVD	R7, R1
+	FMOVS	16(R1), F2
+	ADD	R4<<0, R2, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f829024 // fmul v4.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829003 // fmul v3.4s, v0.4s, v2.s[0]
+	SUBS	$1, R3, R3
+	BEQ	summed
+tap:
+	MOVD	16(R11), R0
+	ADD	R0, R2, R2
+	ADD	$4, R1, R1
+	FMOVS	16(R1), F2
+	ADD	R4<<0, R2, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4f829021 // fmul v1.4s, v1.4s, v2.s[0]
+	WORD	$0x4f829000 // fmul v0.4s, v0.4s, v2.s[0]
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	SUBS	$1, R3, R3
+	BNE	tap
+summed:
+	MOVD	48(R11), R0
+	ADD	R4<<0, R0, R0
+	ADD	$4, R0, R0
+	FSTPQ	(F4, F3), 0(R0)
+	ADD	$8, R6, R6
+	SUBS	$1, R5, R5
+	BNE	sum
+	MOVD	80(R11), R5
+	MOVD	72(R11), R4
+vector:
+	MOVD	0(R5), R3
+	MOVD	48(R11), R2
+	MOVD	88(R11), R1
+	ADD	R3, R2, R2
+	ADD	R3, R2, R2
+	ADD	R3, R1, R1
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	FLDPQ	0(R2), (F5, F4)
+	FLDPQ	32(R2), (F3, F2)
+	VUZP2	V3.S4, V5.S4, V1.S4
+	VUZP2	V2.S4, V4.S4, V0.S4
+	VUZP1	V3.S4, V5.S4, V5.S4
+	VUZP1	V2.S4, V4.S4, V4.S4
+	VZIP1	V4.D2, V5.D2, V2.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V2.B16, V5.B16
+	VZIP1	V0.D2, V1.D2, V2.D2
+	VZIP2	V0.D2, V1.D2, V0.D2
+	VMOV	V2.B16, V3.B16
+	VMOV	V0.B16, V2.B16
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	MOVD	96(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	MOVD	96(R11), R0
+	ADD	R0, R1, R1
+	ADD	$8, R2, R0
+	FLDPQ	0(R0), (F5, F4)
+	ADD	$40, R2, R0
+	FLDPQ	0(R0), (F3, F2)
+	VUZP2	V3.S4, V5.S4, V1.S4
+	VUZP2	V2.S4, V4.S4, V0.S4
+	VUZP1	V3.S4, V5.S4, V5.S4
+	VUZP1	V2.S4, V4.S4, V4.S4
+	VZIP1	V4.D2, V5.D2, V2.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V2.B16, V5.B16
+	VZIP1	V0.D2, V1.D2, V2.D2
+	VZIP2	V0.D2, V1.D2, V0.D2
+	VMOV	V2.B16, V3.B16
+	VMOV	V0.B16, V2.B16
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD	$0x4e25d4e7 // fadd v7.4s, v7.4s, v5.4s
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	MOVD	96(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
+	ADD	R3<<0, R9, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$8, R5, R5
+	SUBS	$1, R4, R4
+	BNE	vector
+	MOVD	64(R11), R0
+	ADD	R0, R9, R9
+	ADD	$32, R7, R7
+	SUBS	$1, R8, R8
+	BNE	row
 	RET

@@ -38,14 +38,21 @@ func (t Terms) Times(n float64) Terms {
 	return t
 }
 
-// Rates is the cycles of each term, by level.
-type Rates [kernel.AVX512 + 1]Terms
+// Rates is the cycles of each term, by level, and HalvedAVX2.
+type Rates [HalvedAVX2 + 1]Terms
+
+// HalvedAVX2 is AVX2 on a CPU that computes its vectors in halves: products take twice as long there, so that the rest counts
+// less, and masked loads much longer.
+const HalvedAVX2 = kernel.AVX512 + 1
 
 // Cycles is what the terms take at the active level. Nothing has been timed on arm64, whose tiles are
-// those of AVX2.
+// those of AVX2. What only AVX-512 does has no rates of AVX2.
 func (r *Rates) Cycles(t *Terms) (c float64) {
 	level := kernel.Current()
-	if level != kernel.AVX512 {
+	switch {
+	case level == kernel.AVX2 && kernel.Halves():
+		level = HalvedAVX2
+	case level != kernel.AVX512:
 		level = kernel.AVX2
 	}
 	for i, n := range t {
@@ -59,7 +66,7 @@ func FMAs(n float64) float64 { return FMAsOf(kernel.Lanes(), n) }
 
 // FMAsOf is FMAs for vectors of so many lanes: a core issues two at a time.
 func FMAsOf(lanes int, n float64) float64 {
-	if lanes == kernel.Block && kernel.Halves() {
+	if lanes == kernel.Lanes() && kernel.Halves() {
 		return n
 	}
 	return n / 2

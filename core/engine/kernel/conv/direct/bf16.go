@@ -271,9 +271,16 @@ func (c *callBF16) tap(w []uint16, out, in, r, s int) uint16 {
 // fillPairs copies an image's planes into the frame, behind those of i others.
 func (c *callBF16) fillPairs(x []uint16, i int) {
 	size := c.H * c.W
-	if c.H == 1 && !c.vertical { // a column of all planes at a time
-		for col := (size - 1) / kernel.Block * kernel.Block; col >= 0; col -= kernel.Block {
-			gemm.PackPairs(c.Channels, &x[col], &x[size+col], 4*size, min(kernel.Block, size-col), &c.image[c.First()+i*size+col], 4*c.Plane)
+	if c.H == 1 && !c.vertical { // a column of all planes at a time, or of some
+		some := c.Channels
+		if aliases(c.from, 2*size) {
+			some = 8
+		}
+		for ch := 0; ch < c.Channels; ch += some {
+			planes, n := x[2*ch*size:], min(some, c.Channels-ch)
+			for col := (size - 1) / kernel.Block * kernel.Block; col >= 0; col -= kernel.Block {
+				gemm.PackPairs(n, &planes[col], &planes[size+col], 4*size, min(kernel.Block, size-col), &c.image[ch*c.Plane+c.First()+i*size+col], 4*c.Plane)
+			}
 		}
 		return
 	}
@@ -295,6 +302,14 @@ func (c *callBF16) fillPairs(x []uint16, i int) {
 			}
 		}
 	}
+}
+
+// aliases reports whether the L1 cache keeps fewer lines than there are planes of so many bytes, one of each: between the
+// two halves of a line it would be read again.
+func aliases(planes, size int) bool {
+	const page, line, ways = 4096, 64, 8
+	apart := size & -size // the largest power of two in it
+	return planes > ways*min(page/line, max(1, page/apart))
 }
 
 // pairRows interleaves rows of w pixels at element to of the frame. One of the

@@ -27,39 +27,90 @@ const (
 	viewImages                     // images of these calls
 	viewRows                       // rows that are copied to views
 	viewCopies                     // vectors of these
+	filterSteps                    // cycles of the multiply-adds with filters in the lanes, as the core could issue them
+	filterTiles                    // tiles of these
+	filterTurned                   // vectors of results, or of dy, that are transposed
+	filterRuns                     // images of these, or parts
+	filterPlaces                   // places of pixels and taps that are noted
 	streamed                       // pixels that weight gradients of one tap wait for, as each is in few products: twice as long for those behind all caches
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, streamed: 0.08},
-	kernel.AVX512: {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, streamed: 0.2},
+	kernel.AVX2:     {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, filterSteps: 0.96, filterTiles: 22, filterTurned: 2, filterRuns: 53, filterPlaces: 12.3, streamed: 0.08},
+	cost.HalvedAVX2: {cost.Steps: 1.06, cost.Calls: 110, frameRows: 0.145, frameVectors: 30.6, splitRows: 23.2, splitElems: 6.91, joinedRows: 17.2, gatheredRows: 7.52, packedTaps: 14.6, dotSteps: 1.22, dotMasked: 1.08, dotCalls: 137, scattered: 1.7, thin: 2.92, filterSteps: 0.977, filterTiles: 115, filterTurned: 10.1, filterRuns: 88.1, filterPlaces: 27, streamed: 0.335},
+	kernel.AVX512:   {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, filterSteps: 0.933, filterTiles: 31.9, filterTurned: 3.28, filterRuns: 71.8, filterPlaces: 13.9, streamed: 0.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
 func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	g, kg := p.GroupCount(), p.K/p.GroupCount()
-	switch d {
-	case geometry.ToOutput:
-		if t = forwardTerms(p); takesForwardViews(p) {
-			t = viewForwardTerms(p)
-		}
-	case geometry.ToInput:
+	switch {
+	case d == geometry.ToInput:
 		t = gradTerms(p)
+	case takesFilters(p, d):
+		t = filterTerms(p, d)
 	default:
-		if q, ok := mirror(p); ok {
-			t = mirroredTerms(&q)
-		} else {
-			t = ownWeightTerms(p)
-		}
-		if p.R*p.S == 1 {
-			t[streamed] = streams(p)
-		}
+		t = otherTerms(p, d)
 	}
-	if d != geometry.ToWeight {
+	switch {
+	case d == geometry.ToWeight && p.R*p.S == 1:
+		t[streamed] = streams(p)
+	case d != geometry.ToWeight && t[filterSteps] == 0:
 		t[packedTaps] = float64(p.PatchSize() * kg)
 	}
 	return t.Times(float64(g))
+}
+
+// otherTerms counts the output, or the gradient of the weights, of a group with pixels in the lanes.
+func otherTerms(p *geometry.Shape, d geometry.Direction) cost.Terms {
+	if d == geometry.ToOutput {
+		if takesForwardViews(p) {
+			return viewForwardTerms(p)
+		}
+		return forwardTerms(p)
+	}
+	if q, ok := mirror(p); ok {
+		return mirroredTerms(&q)
+	}
+	return ownWeightTerms(p)
+}
+
+// filterTerms counts a direction with filters in the lanes.
+func filterTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	f, pixels := newFilters(p), p.OutH()*p.OutW()
+	taps, units := p.PatchSize(), float64(kernel.CeilDiv(p.N, f.images)*kernel.CeilDiv(p.OutH(), f.rows))
+	rows, count := float64(p.N*pixels)/units, float64(taps)
+	if d == geometry.ToWeight {
+		rows, count = count, rows
+	}
+	f.eachPanel(func(u panel) {
+		tiles, step := filterStep(u, int(rows))
+		t[filterSteps] += units * count * step
+		t[filterTiles] += units * tiles
+		t[filterTurned] += float64(p.N*pixels*u.vectors) * float64(u.lanes) / float64(kernel.Lanes())
+		t[filterRuns] += float64(p.N * u.vectors * kernel.CeilDiv(p.OutH(), f.rows))
+	})
+	if d == geometry.ToOutput { // others' weights are packed one by one
+		t[packedTaps] = float64(taps*p.K) / 3
+	}
+	t[filterPlaces] = float64(min(p.N*pixels, f.pixels()) + taps)
+	if f.padded {
+		frames := f.frame.H * p.C * p.N
+		t[frameRows], t[frameVectors] = float64(frames), float64(frames*kernel.CeilDiv(p.W, kernel.Block))
+	}
+	return t
+}
+
+// filterStep is the tiles of a panel with so many rows, and the cycles that a step of all of them takes: a tile loads its vectors, a value for each
+// row and a place, and its sums wait four cycles for those before.
+func filterStep(u panel, rows int) (tiles, step float64) {
+	h := tilingOf(rows, u.vectors)
+	cycles := func(tiles, rows int) float64 {
+		n, v := float64(rows), float64(u.vectors)
+		return float64(tiles) * max(cost.FMAsOf(u.lanes, n*v), (n+v+1)/2, 4)
+	}
+	return float64(h.highTiles + h.lowTiles), cycles(h.highTiles, h.high) + cycles(h.lowTiles, h.high-2)
 }
 
 // streams is the pixels of a group that lie beyond the L2 cache, or twice as many behind all caches.
@@ -225,5 +276,82 @@ func dotTerms(p *geometry.Shape) (t cost.Terms) {
 	}
 	t[dotCalls] = tiles * float64(kernel.CeilDiv(p.N, gradBatch(p)))
 	t[dotSums] = t[dotCalls] * float64(s.rows*s.cols)
+	return t
+}
+
+// What convolutions of pairs of bfloat16 do beside the tiles' multiply-adds and calls.
+const (
+	pairedRows    = cost.Own + iota // rows that are copied to frames of pairs
+	pairedVectors                   // vectors of these
+	pairedWeights                   // pairs of weights that are packed one by one
+	movedRows                       // rows of results that are copied to where they belong
+	pairDotSteps                    // vectors of pixels, times the calls that read them
+	pairDotCalls                    // calls of the micro-kernel of weight gradients
+	pixelProducts                   // products of matrices for weight gradients of 1×1
+	packedPairs                     // vectors that these pack
+)
+
+// PairRates is the cycles of each. They were fitted to times on a Zen 5.
+var PairRates = cost.Rates{
+	kernel.AVX512: {cost.Steps: 0.899, cost.Calls: 41.1, pairedRows: 3.7, pairedVectors: 4, pairedWeights: 15.6, movedRows: 9.68, pairDotSteps: 18.1, pairDotCalls: 46.1, pixelProducts: 286, packedPairs: 5.14},
+}
+
+// PairTerms counts what a direction of p does by pairs of bfloat16, if it takes it.
+func PairTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+	switch {
+	case d != geometry.ToWeight:
+		c := newCallBF16(p, d == geometry.ToInput)
+		t = c.terms()
+	case pointwise(p):
+		t = pixelTerms(p)
+	default:
+		t = pairWeightTerms(p)
+	}
+	return t
+}
+
+// terms counts a convolution of all images.
+func (c *callBF16) terms() (t cost.Terms) {
+	oh, ow, n := c.oh, c.ow, float64(c.p.N)
+	if m := c.spreadElems(); m > 0 {
+		t[movedRows] = n * float64(c.out*oh)
+		oh, ow = 1, m/c.out
+	}
+	taps := pairTaps(&c.p, c.from)
+	t.Add(cost.Tiles(oh*kernel.CeilDiv(ow, c.Lanes), taps, c.out).Times(float64(kernel.CeilDiv(c.p.N, c.together))))
+	t[pairedRows] = n * float64(c.Channels*c.H)
+	t[pairedVectors] = t[pairedRows] * float64(kernel.CeilDiv(c.W, kernel.Block))
+	if c.p.R*c.p.S > 1 {
+		t[pairedWeights] = float64(taps * c.out)
+	}
+	if c.some() {
+		t[movedRows] += n * float64(c.shape.C*c.shape.OutH())
+	}
+	return t
+}
+
+// pixelTerms counts weight gradients of 1×1.
+func pixelTerms(p *geometry.Shape) cost.Terms {
+	m := newPixelProduct(p)
+	rows, columns := m.filters, m.inputs
+	if m.turned {
+		rows, columns = columns, rows
+	}
+	t := cost.Product(kernel.CeilDiv(columns, kernel.Block), kernel.CeilDiv(m.pixels, 2), rows)
+	t[packedPairs] = float64((rows + columns) * kernel.CeilDiv(m.pixels, kernel.PairLanes))
+	t[pixelProducts] = 1
+	if m.some() {
+		t[movedRows] = float64(p.C * p.OutH())
+	}
+	return t.Times(float64(p.N))
+}
+
+// pairWeightTerms counts weight gradients of larger filters.
+func pairWeightTerms(p *geometry.Shape) (t cost.Terms) {
+	w := newWeightCallBF16(p)
+	calls := float64(kernel.CeilDiv(p.K, maxDotRows) * kernel.CeilDiv(p.PatchSize(), dotColsBF16))
+	t[pairDotCalls] = calls * float64(kernel.CeilDiv(p.N, w.batch()))
+	t[pairDotSteps] = calls * float64(p.N*w.stepsOf())
+	t[movedRows] = float64(p.N * p.C * p.H)
 	return t
 }

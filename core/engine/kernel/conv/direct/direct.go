@@ -16,7 +16,7 @@ import (
 
 // Takes reports whether a direction can be computed directly at the active level.
 func Takes(p *geometry.Shape, d geometry.Direction) bool {
-	return p.FitsFrame() && (d != geometry.ToWeight || takesWeight(p)) && (d != geometry.ToInput || takesInput(p))
+	return p.FitsFrame() && (d != geometry.ToWeight || takesWeight(p) || fitsFilters(p, d)) && (d != geometry.ToInput || takesInput(p))
 }
 
 // lanesOf is how many lanes the vectors have that compute out planes of oh×ow by so many taps of each channel of a frame.
@@ -49,6 +49,10 @@ func spread(lanes int, f *geometry.Frame, out, oh, ow int) int {
 func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	switch d {
 	case geometry.ToOutput:
+		if takesFilters(p, d) {
+			f := newFilters(p)
+			return f.scratch(d)
+		}
 		if takesForwardViews(p) {
 			return forwardViewScratch(p)
 		}
@@ -89,6 +93,10 @@ func newCall(taps int, f geometry.Frame, out, oh, ow int) call {
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
+	if takesFilters(p, geometry.ToOutput) {
+		forwardByFilters(p, x, w, bias, y, scratch)
+		return
+	}
 	if takesForwardViews(p) {
 		forwardByViews(p, x, w, bias, y, scratch)
 		return

@@ -52,7 +52,7 @@ const (
 
 // takesViews reports whether the weight gradient is computed by views: where that takes less time, for any number of images.
 func takesViews(p *geometry.Shape) bool {
-	if kernel.Halves() || !fitsViews(p) || hasFewWeights(p) {
+	if kernel.Wide() && kernel.Halves() || !fitsViews(p) || hasFewWeights(p) {
 		return false
 	}
 	return viewed.Of(p, geometry.ToWeight, func() bool {

@@ -19,7 +19,7 @@ func fitsForwardViews(p *geometry.Shape) bool {
 
 // takesForwardViews reports whether y is computed by views: where that takes less time, for any number of images.
 func takesForwardViews(p *geometry.Shape) bool {
-	if kernel.Halves() || !fitsForwardViews(p) || hasFewWeights(p) {
+	if kernel.Wide() && kernel.Halves() || !fitsForwardViews(p) || hasFewWeights(p) {
 		return false
 	}
 	return viewed.Of(p, geometry.ToOutput, func() bool {

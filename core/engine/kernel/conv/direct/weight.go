@@ -15,7 +15,7 @@ func takesWeight(p *geometry.Shape) bool {
 		return false
 	}
 	const lanes = 8
-	return 2*p.OutW() >= lanes
+	return 2*p.OutW() >= lanes && p.OutH()*p.OutW() >= lanes // of which kernels read whole vectors
 }
 
 // stepElems is the room that the steps of one image take in a scratch of float32.
@@ -54,6 +54,10 @@ type weightCall struct {
 
 // weightScratch has room for the taps, and for a batch of framed images and their steps.
 func weightScratch(p *geometry.Shape) int {
+	if takesFilters(p, geometry.ToWeight) {
+		f := newFilters(p)
+		return f.scratch(geometry.ToWeight)
+	}
 	if q, ok := mirror(p); ok {
 		return mirroredElems(&q) + ownWeightScratch(&q)
 	}
@@ -71,6 +75,10 @@ func ownWeightScratch(p *geometry.Shape) int {
 
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
+	if takesFilters(p, geometry.ToWeight) {
+		gradWeightByFilters(p, x, dy, dw, scratch, accumulate)
+		return
+	}
 	if q, ok := mirror(p); ok {
 		gradWeightMirrored(p, &q, x, dy, dw, scratch, accumulate)
 		return
@@ -115,7 +123,8 @@ func (c *weightCall) setTaps(f geometry.Frame, scratch []float32) []float32 {
 	return scratch[len(c.taps):]
 }
 
-// setSteps lists the vectors of output pixels of count images: first those that are whole.
+// setSteps lists the vectors of output pixels of count images: first those that are whole. A vector of fewer pixels begins so
+// that it ends with the row, or at the plane's beginning, because AVX2's kernels read it whole.
 func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
 	oh, ow := c.p.OutH(), c.p.OutW()
 	whole, perRow, rows := ow/c.lanes, kernel.CeilDiv(ow, c.lanes), count*oh
@@ -127,10 +136,16 @@ func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
 			line, v = i-c.whole, whole
 		}
 		b, row, col := line/oh, line%oh, v*c.lanes
+		pixels := min(c.lanes, ow-col)
+		mask := gemm.TileOf(c.lanes).Mask(pixels)
+		if before := c.lanes - pixels; before > 0 && c.lanes < kernel.Block && kernel.Current() != kernel.NEON && (row > 0 || col > 0) {
+			col -= before
+			mask = kernel.LastOfEight(pixels)
+		}
 		c.steps[i] = dotStep{
 			dy:    int32(4 * (b*c.p.K*oh*ow + row*ow + col)),
 			x:     int32(4 * (b*f.Elems() + row*f.Width + col)),
-			lanes: gemm.TileOf(c.lanes).Mask(min(c.lanes, ow-col)),
+			lanes: mask,
 		}
 	}
 }

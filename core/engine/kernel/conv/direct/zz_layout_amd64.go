@@ -34,3 +34,19 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.sums)-56]
 	_ = [1]byte{}[unsafe.Offsetof(viewDots{}.x)-64]
 )
+
+// The offsets at which the assembly reads filterTile: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.a)-0]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.b)-8]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.c)-16]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.places)-24]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.rows)-32]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.count)-40]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.tiles)-48]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.start)-56]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.bNext)-64]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.cNext)-72]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.rowsAt)-80]
+	_ = [1]byte{}[unsafe.Offsetof(filterTile{}.cAt)-88]
+)

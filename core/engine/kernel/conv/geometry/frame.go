@@ -88,6 +88,11 @@ func (p *Shape) InputFrame() Frame {
 	return f.sized(p.H+2*p.PadH, p.W+2*p.PadW)
 }
 
+// PaddedFrame holds x of all groups, with its padding, and is not split whatever the stride.
+func (p *Shape) PaddedFrame() Frame {
+	return newFrame(p.C, p.H, p.W, p.PadH, p.PadW).sized(p.H+2*p.PadH, p.W+2*p.PadW)
+}
+
 // GradFrame holds dy of one group, with the zeros that the flipped filters of every phase of dx meet.
 func (p *Shape) GradFrame() Frame {
 	top, rows := Lead(p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())

@@ -15,10 +15,11 @@ type Windows struct {
 	frame        Frame
 	width, plane int // of what windows see: elements of a row and of a channel
 	images, rows int // of a unit, whose pixels fill vectors
+	count        int // channels that are copied
 	channels     int // that have groups in the table
 	whole, rest  places
 	groups       []tapGroup
-	line         int       // of the matrix that the groups are for
+	line, planes int       // of the matrix that the groups are for, and channels that they are of
 	frames       []float32 // of the images of a unit
 }
 
@@ -60,7 +61,7 @@ func (p *Shape) FitsWindows() bool { return p.DilationW() == 1 && p.S >= squareT
 func NewWindows(p *Shape) Windows {
 	w := Windows{p: *p, framed: p.PadH+p.PadW > 0, width: p.W, plane: p.H * p.W}
 	if w.framed {
-		w.frame = newFrame(p.C, p.H, p.W, p.PadH, p.PadW).sized(p.H+2*p.PadH, p.W+2*p.PadW)
+		w.frame = p.PaddedFrame()
 		w.width, w.plane = w.frame.Width, w.frame.Plane
 	}
 	w.channels = min(p.C, max(1, mostGroups/w.channelGroups()))
@@ -139,16 +140,16 @@ func (w *Windows) SetTables(room []float32) {
 	clear(w.frames)
 }
 
-// setGroups fills the table of taps for a matrix whose rows lie line apart.
-func (w *Windows) setGroups(line int) {
-	if w.line == line {
+// setGroups fills the table of taps of so many channels for a matrix whose rows lie line apart.
+func (w *Windows) setGroups(line, channels int) {
+	if w.line == line && w.planes == channels {
 		return
 	}
-	w.line = line
+	w.line, w.planes = line, channels
 	p, perRow := &w.p, kernel.CeilDiv(w.p.S, squareTaps)
 	for i := range w.groups {
 		group := &w.groups[i]
-		i = min(i, w.channels*w.channelGroups()-1)
+		i = min(i, channels*w.channelGroups()-1)
 		row, s := i/perRow, min(i%perRow*squareTaps, p.S-squareTaps)
 		c, r := row/p.R, row%p.R
 		*group = tapGroup{src: 4 * (c*w.plane + r*p.DilationH()*w.width + s), dst: 4 * (row*p.S + s) * line}
@@ -174,11 +175,12 @@ func (w *Windows) set(t *places, images, rows int) {
 	}
 }
 
-// Gather copies images to a matrix, whose rows lie line apart, and have the pixels of one image behind those of the other. It may write
-// behind a row: a vector less one.
-func (w *Windows) Gather(images int, x, matrix []float32, line int) {
+// Gather copies channels of images, from one on, to a matrix, whose rows lie line apart, and have the pixels of one image behind those
+// of the other. It may write behind a row: a vector less one.
+func (w *Windows) Gather(images, channel, channels int, x, matrix []float32, line int) {
 	p, size, pixels := &w.p, w.p.C*w.p.H*w.p.W, w.p.OutH()*w.p.OutW()
-	w.setGroups(line)
+	w.count = channels
+	w.setGroups(line, min(channels, w.channels))
 	step := 1
 	switch {
 	case w.rows < p.OutH():
@@ -196,6 +198,7 @@ func (w *Windows) Gather(images int, x, matrix []float32, line int) {
 			}
 			src = w.frames
 		}
+		src = src[channel*w.plane:]
 		w.gather(n, src, matrix[first*pixels:], line)
 	}
 }
@@ -235,9 +238,9 @@ func (w *Windows) run(t *places, units, between int, src, dst []float32, line in
 	if blocks > 1 {
 		c.overlap = 4 * (blocks*lanes - t.pixels)
 	}
-	for ch := 0; ch < p.C; ch += w.channels {
-		first := min(ch, p.C-w.channels)
-		c.units, c.groups = units, len(w.groups)/squaresAtOnce
+	for ch := 0; ch < w.count; ch += w.planes {
+		first := min(ch, w.count-w.planes)
+		c.units, c.groups = units, kernel.CeilDiv(w.planes*w.channelGroups(), squaresAtOnce)
 		c.src, c.dst = &src[first*w.plane], &dst[first*p.R*p.S*line]
 		vecWindowTaps(&c)
 	}

@@ -24,6 +24,32 @@ func windowShapes() (all []Shape) {
 	)
 }
 
+// TestWindowsOfChannels copies a few channels after the other, the last of which are fewer.
+func TestWindowsOfChannels(t *testing.T) {
+	atVectorLevels(t, func(t *testing.T) {
+		const images, most = 5, 3
+		for _, p := range windowShapes() {
+			p.C = 2*most + 1
+			taps, pixels := p.R*p.S, p.OutH()*p.OutW()
+			line := images*pixels + kernel.Block
+			whole, parts := NewWindows(&p), NewWindows(&p)
+			whole.SetTables(make([]float32, whole.Elems()))
+			parts.SetTables(make([]float32, parts.Elems()))
+			x, want := kerneltest.Random[float32](1, images*p.C*p.H*p.W), make([]float32, p.C*taps*line)
+			whole.Gather(images, 0, p.C, x, want, line)
+			for first := 0; first < p.C; first += most {
+				count := min(most, p.C-first)
+				got := kerneltest.Exactly[float32](count * taps * line)
+				parts.Gather(images, first, count, x, got.Room, line)
+				for row := range count * taps {
+					kerneltest.SameBits(t, fmt.Sprintf("row %d of channels from %d of %+v", row, first, p), got.Room[row*line:][:images*pixels], want[(first*taps+row)*line:][:images*pixels])
+				}
+				got.Check(t, fmt.Sprintf("%+v", p))
+			}
+		}
+	})
+}
+
 func TestWindows(t *testing.T) {
 	atVectorLevels(t, func(t *testing.T) {
 		for i, p := range windowShapes() {
@@ -34,7 +60,7 @@ func TestWindows(t *testing.T) {
 				windows.SetTables(room.Room)
 				size := p.C * p.H * p.W
 				x := kerneltest.Random[float32](1, images*size)
-				windows.Gather(images, x, got.Room, line)
+				windows.Gather(images, 0, p.C, x, got.Room, line)
 				name := fmt.Sprintf("%d of %+v", images, p)
 				eachSeen(&p, func(row, pixel, at int) {
 					for i := range images {

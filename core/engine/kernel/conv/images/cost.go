@@ -35,8 +35,9 @@ const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1, viewRuns: 32, viewed: 0.4, picked: 2.2, placed: 8, phases: 350},
-	kernel.AVX512: {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6, viewRuns: 30, viewed: 0.45, picked: 4.2, placed: 9, phases: 350},
+	kernel.AVX2:     {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1, viewRuns: 32, viewed: 0.4, picked: 2.2, placed: 8, phases: 350},
+	cost.HalvedAVX2: {cost.Steps: 1.37, cost.Stores: 0.888, loaded: 6.2, stored: 9.14, packed: 1.05, pieces: 106, turned: 2.62, dotSteps: 1.45, dotCalls: 1.2e+03, noted: 4.1, apart: 0.03, streamed: 1.02, turnedFar: 6.94, scattered: 1.73, viewRuns: 40, viewed: 0.11, picked: 20.4, placed: 10, phases: 400},
+	kernel.AVX512:   {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6, viewRuns: 30, viewed: 0.45, picked: 4.2, placed: 9, phases: 350},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -206,12 +207,21 @@ func (g *weights) count(t *cost.Terms) {
 	blocks := float64(kernel.CeilDiv(p.N, g.images) * kernel.CeilDiv(g.dy.h, g.rows))
 	vert := geometry.Axis{In: p.H, Out: p.OutH(), Stride: p.StrideH, Taps: p.R, First: -p.PadH, Step: p.DilationH()}
 	hori := geometry.Axis{In: p.W, Out: p.OutW(), Stride: p.StrideW, Taps: p.S, First: -p.PadW, Step: p.DilationW()}
-	t[cost.Steps] += float64(p.N) * seenTaps(&vert) * seenTaps(&hori) * tileCycles(rows.channels, columns.channels)
+	step := tileCycles(rows.channels, columns.channels)
+	tiles := blocks * float64(g.taps()*columns.panels())
+	if g.byTaps {
+		step, tiles = g.tapCycles(), 0
+		columns := g.columns()
+		for _, u := range columns.list() {
+			tiles += blocks * float64(p.R*kernel.CeilDiv(u.taps, g.tapsOfVector()))
+			t[pieces] += blocks * float64(p.R*rows.panels())
+		}
+	}
+	t[cost.Steps] += float64(p.N) * seenTaps(&vert) * seenTaps(&hori) * step
 	const line = 64 / 4
 	if p.StrideW > 1 && p.StrideW*g.x.width > line {
 		t[apart] += float64(p.N) * seenTaps(&vert) * seenTaps(&hori) * float64(rows.panels()*columns.panels())
 	}
-	tiles := blocks * float64(g.taps()*columns.panels())
 	t[cost.Stores] += tiles * float64(rows.channels)
 	images := float64(p.N)
 	t[packed] += images * float64(g.x.pixels()*g.x.panels()*g.x.width+g.dy.pixels()*g.dy.panels()*g.dy.width)
@@ -227,11 +237,7 @@ func (g *weights) count(t *cost.Terms) {
 // stepCycles is how long the products of a tile of so many rows with one vector take, for each of so many tiles beside each
 // other: a sum waits four cycles for the one before it, and a core issues two loads at a time.
 func stepCycles(rows, beside int) float64 {
-	alone := tilesStep(rows, 1)
-	if rows > len(together) {
-		return alone
-	}
-	n := together[rows-1]
+	n, alone := together(kernel.Lanes(), rows), tilesStep(rows, 1)
 	single := float64(beside%n) / float64(beside)
 	return single*alone + (1-single)*tilesStep(rows, n)
 }

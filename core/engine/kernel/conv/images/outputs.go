@@ -268,7 +268,7 @@ func (o *outputs) multiplyBand(b *band, v *views, ch, channels int, start *float
 
 // tileHeight is the pixels of a tile, which takes one panel at a time if it is high, or several.
 func tileHeight(pixels, panels int) int {
-	high, low := gemm.EvenRows(pixels, maxRows), gemm.EvenRows(pixels, len(together))
+	high, low := gemm.EvenRows(pixels, maxRows), gemm.EvenRows(pixels, fewRows)
 	if tileSteps(pixels, high, panels) <= tileSteps(pixels, low, panels) {
 		return high
 	}

@@ -33,7 +33,7 @@ func (t *nestTile) runTiles(lanes, rows, tiles int) {
 		tiles %= 2
 	}
 	t.tiles = tiles
-	if rows <= len(together) && tiles >= together[rows-1] {
+	if n := together(lanes, rows); n > 1 && tiles >= n {
 		runNestTiles(lanes, rows, t)
 	}
 	if t.tiles > 0 {
@@ -41,8 +41,16 @@ func (t *nestTile) runTiles(lanes, rows, tiles int) {
 	}
 }
 
-// together is how many tiles of few rows are computed at a time, as gen/conv/nest.go says.
-var together = [...]int{4, 4, 3, 2, 2, 2}
+// fewRows is the most rows of which vectors of eight lanes are computed several tiles at a time: of more, they would not fit registers.
+const fewRows = 6
+
+// together is how many tiles of so many rows are computed at a time, as gen/conv/nest.go says.
+func together(lanes, rows int) int {
+	if lanes == narrow && rows > fewRows {
+		return 1
+	}
+	return [maxRows]int{4, 4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2}[rows-1]
+}
 
 // maxRows is how high tiles may be.
 const maxRows = 12

@@ -35,6 +35,7 @@ type weights struct {
 	p      *geometry.Shape
 	lanes  int
 	turned bool // x's channels are in the lanes
+	byTaps bool // tiles beside each other are taps of a row of the filter, see taps.go
 	x, dy  side
 	images int // of a block
 	rows   int // of dy in a block
@@ -44,10 +45,18 @@ func newWeights(p *geometry.Shape) weights {
 	g := weights{p: p, lanes: kernel.Lanes()}
 	g.x = side{plane: plane{p.H, p.W, p.C * p.H * p.W}, channels: p.C / p.GroupCount()}
 	g.dy = side{plane: plane{p.OutH(), p.OutW(), p.K * p.OutH() * p.OutW()}, channels: p.K / p.GroupCount()}
-	g.turned = tileCycles(g.dy.channels, g.x.channels) < tileCycles(g.x.channels, g.dy.channels)
+	straight, turned := tileCycles(g.x.channels, g.dy.channels), tileCycles(g.dy.channels, g.x.channels)
+	if g.fitsTaps() && g.tapCycles() < min(straight, turned) {
+		g.turned, g.byTaps = true, true
+	} else {
+		g.turned = turned < straight
+	}
 	rows, columns := g.sides()
 	rows.width = gemm.EvenRows(rows.channels, maxRows)
 	columns.width, columns.padded = g.lanes, true
+	if g.byTaps {
+		columns.width = g.tapWidth()
+	}
 	g.cut()
 	return g
 }
@@ -80,8 +89,8 @@ func (g *weights) taps() int { return g.p.R * g.p.S }
 
 // sumElems is the room for the sums, [channels of the rows][taps][channels in the lanes].
 func (g *weights) sumElems() int {
-	rows, columns := g.sides()
-	return rows.channels * g.taps() * columns.panels() * g.lanes
+	rows, _ := g.sides()
+	return rows.channels * g.p.R * g.slots() * g.lineElems()
 }
 
 // turnedElems is the room for the weights in their order, with what transposing writes beyond them.
@@ -148,9 +157,11 @@ func (g *weights) store(sums, to []float32) {
 		gemm.TransposeStrided(g.lanes, n, g.dy.channels, sums, g.dy.panels()*g.lanes, to, n)
 		return
 	}
-	line := g.x.panels() * g.lanes
+	line := g.lineElems()
 	for k := range g.dy.channels {
-		gemm.TransposeStrided(g.lanes, taps, g.x.channels, sums[k*taps*line:], line, to[k*taps*g.x.channels:], taps)
+		from := sums[k*g.p.R*g.slots()*line:]
+		g.closeUp(from)
+		gemm.TransposeStrided(min(line, g.lanes), taps, g.x.channels, from, line, to[k*taps*g.x.channels:], taps)
 	}
 }
 
@@ -166,7 +177,11 @@ func (g *weights) sum(x, dy, sums, scratch []float32) {
 			g.x.high = max(g.x.low, min(g.x.h, (g.dy.high-1)*g.p.StrideH-g.p.PadH+(g.p.R-1)*g.p.DilationH()+1))
 			g.x.pack(images, g.lanes, x[first*g.x.between:])
 			g.dy.pack(images, g.lanes, dy[first*g.dy.between:])
-			g.add(images, sums)
+			if g.byTaps {
+				g.addTaps(images, sums)
+			} else {
+				g.add(images, sums)
+			}
 		}
 	}
 }
@@ -179,6 +194,9 @@ func (s *side) pack(images, lanes int, src []float32) {
 	}
 	for ch := 0; ch < s.channels; ch += s.width {
 		channels, width := min(s.width, s.channels-ch), s.widthAt(ch)
+		if width == narrow {
+			lanes = narrow
+		}
 		for i := range images {
 			gemm.TransposeStrided(lanes, channels, pixels, src[i*s.between+ch*s.pixels()+s.low*s.w:], s.pixels(), to, width)
 			to = to[width*pixels:]
@@ -216,7 +234,7 @@ func (g *weights) add(images int, sums []float32) {
 // lineElems is the sums of a tap of one row.
 func (g *weights) lineElems() int {
 	_, columns := g.sides()
-	return columns.panels() * g.lanes
+	return columns.panels() * columns.width
 }
 
 // seers are those of the outputs [from, to) that see one of n inputs through a tap which is so far from them.

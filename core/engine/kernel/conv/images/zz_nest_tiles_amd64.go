@@ -61,3 +61,33 @@ func nestTiles5AVX512(nestTile *nestTile)
 //
 //go:noescape
 func nestTiles6AVX512(nestTile *nestTile)
+
+// nestTiles7AVX512 computes 2 tiles of 7 rows of a vector at a time, or adds to them.
+//
+//go:noescape
+func nestTiles7AVX512(nestTile *nestTile)
+
+// nestTiles8AVX512 computes 2 tiles of 8 rows of a vector at a time, or adds to them.
+//
+//go:noescape
+func nestTiles8AVX512(nestTile *nestTile)
+
+// nestTiles9AVX512 computes 2 tiles of 9 rows of a vector at a time, or adds to them.
+//
+//go:noescape
+func nestTiles9AVX512(nestTile *nestTile)
+
+// nestTiles10AVX512 computes 2 tiles of 10 rows of a vector at a time, or adds to them.
+//
+//go:noescape
+func nestTiles10AVX512(nestTile *nestTile)
+
+// nestTiles11AVX512 computes 2 tiles of 11 rows of a vector at a time, or adds to them.
+//
+//go:noescape
+func nestTiles11AVX512(nestTile *nestTile)
+
+// nestTiles12AVX512 computes 2 tiles of 12 rows of a vector at a time, or adds to them.
+//
+//go:noescape
+func nestTiles12AVX512(nestTile *nestTile)

@@ -77,6 +77,18 @@ func runNestTiles(lanes, n int, t *nestTile) {
 			nestTiles5AVX512(t)
 		case 6:
 			nestTiles6AVX512(t)
+		case 7:
+			nestTiles7AVX512(t)
+		case 8:
+			nestTiles8AVX512(t)
+		case 9:
+			nestTiles9AVX512(t)
+		case 10:
+			nestTiles10AVX512(t)
+		case 11:
+			nestTiles11AVX512(t)
+		case 12:
+			nestTiles12AVX512(t)
 		}
 		return
 	}

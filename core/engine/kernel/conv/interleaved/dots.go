@@ -29,13 +29,13 @@ func (s *planes) blockDots(b block, x, dy []float32) {
 		clear(sums)
 	}
 	for strip := range s.strips {
-		s.fill(strip, 0, x[b.plane*s.inPlane():])
-		for k := 0; k < s.results; k += s.together() {
-			count := min(s.together(), s.results-k)
-			for i := range count {
-				s.fillGrad(strip, dy[(b.plane*s.results+k+i)*s.outPlane():], s.out[i*s.pixels*s.lanes:])
+		s.fillAll(strip, x[b.plane*s.inPlane():])
+		for k := 0; k < s.results; k += s.atOnce {
+			count := min(s.atOnce, s.results-k)
+			s.copyResults(strip, count, dy[(b.plane*s.results+k)*s.outPlane():], false)
+			for i := 0; i < count; i += s.together() {
+				s.dots(s.rowsOf(strip)*s.column.results, min(s.together(), count-i), &s.out[i*s.pixels*s.lanes], sums[(k+i)*s.taps()*pitch:], pitch)
 			}
-			s.dots(s.rowsOf(strip)*s.column.results, count, sums[k*s.taps()*pitch:], pitch)
 		}
 	}
 	if !part {
@@ -49,20 +49,11 @@ func (s *planes) blockDots(b block, x, dy []float32) {
 	}
 }
 
-// fillGrad copies the rows of dy that a strip has.
-func (s *planes) fillGrad(strip int, dy, to []float32) {
-	c := pixelCopy{planes: &dy[strip*s.strip*s.column.results], plane: 4 * s.results * s.outPlane(), at: &to[0], table: &s.cutAt[0]}
-	n := s.rowsOf(strip) * s.column.results
-	c.ahead = s.ahead(strip, s.strip*s.column.results, c.plane)
-	c.setPixels(n)
-	vecInterleaveIn(&c)
-}
-
-// dots adds the products of n pixels to the sums of the weights of some outputs.
-func (s *planes) dots(n, outputs int, sums []float32, pitch int) {
+// dots adds the products of n pixels of x and dy to the sums of the weights of some outputs.
+func (s *planes) dots(n, outputs int, dy *float32, sums []float32, pitch int) {
 	all := s.taps()
 	parts := dotsCalls(all, outputs)
-	t := pixelDots{pixels: n, table: &s.pixelAt[0], dy: &s.out[0], pitch: 4 * pitch, dyNext: 4 * s.pixels * s.lanes, sumsNext: 4 * all * pitch}
+	t := pixelDots{pixels: n, table: &s.pixelAt[0], dy: dy, pitch: 4 * pitch, dyNext: 4 * s.pixels * s.lanes, sumsNext: 4 * all * pitch}
 	for part, at := 0, 0; part < parts; part++ {
 		count := kernel.CeilDiv(all-at, parts-part)
 		for i := range count {

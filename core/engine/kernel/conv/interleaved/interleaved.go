@@ -52,6 +52,7 @@ type planes struct {
 	row, column     axis
 	frames, results int // planes that are read and written for each channel: one is 1, the other K/C
 	strip, strips   int // rows of one, and how many there are
+	atOnce          int // results of each channel whose vectors there is room for
 	rows, width     int // of a frame
 	channels        int // from a weight of the table to the next: each begins with those of every channel again
 	phases          [maxPhases]phase
@@ -63,7 +64,7 @@ type planes struct {
 	list                   []tap
 	parts                  []part
 	weights, bias          []float32 // [weights or outputs of a channel][channels]
-	frame, out             []float32 // [pixels][lanes], out for each of the outputs that are computed together
+	frame, out             []float32 // [pixels][lanes], out for each of the outputs that are copied at once
 	inRoom, outRoom        []float32 // planes, where a tensor has fewer than there are lanes
 	one                    []float32 // sums of a block of planes that counts in part
 }
@@ -109,7 +110,14 @@ func (s *planes) setStrip() {
 	s.rows = s.row.size(s.strip)
 	phases := s.row.stride * s.column.stride
 	s.pixels = s.strip/step*kernel.CeilDiv(s.column.results, s.column.stride)*phases + groupPixels
+	if s.atOnce = s.together(); s.strips == 1 {
+		room := (stripElems/s.lanes - s.frames*s.rows*s.width) / s.pixels
+		s.atOnce = min(s.results, max(1, room/s.atOnce)*s.atOnce)
+	}
 }
+
+// allFrames reports whether frames have all rows of planes, which lie side by side: one copy is for all frames of a channel.
+func (s *planes) allFrames() bool { return s.strips == 1 && s.row.lead+s.row.in <= s.rows }
 
 // together is how many outputs of a channel are computed at once: a pixel is loaded for both where many taps see it, or where vectors are wide and no group of pixels
 // is half empty.
@@ -148,8 +156,8 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 // rooms are the elements of each room, in the order of take.
 func (s *planes) rooms() [11]int {
 	n := [...]int{
-		s.rows*s.column.in + s.lanes, s.strip*s.column.results + s.lanes, s.pixels, 2 * s.all(),
-		s.all() * s.channels, s.results * s.channels, s.frames * s.rows * s.width * s.lanes, s.together() * s.pixels * s.lanes, 0, 0,
+		s.frames*s.rows*s.column.in + s.lanes, s.atOnce*s.strip*s.column.results + s.lanes, s.pixels, 2 * s.all(),
+		s.all() * s.channels, s.results * s.channels, s.frames * s.rows * s.width * s.lanes, s.atOnce * s.pixels * s.lanes, 0, 0,
 		s.mostParts() * partElems,
 	}
 	if s.fewer() {
@@ -191,9 +199,14 @@ func (s *planes) vector() int { return 4 * s.lanes }
 
 // setTables fills the tables of pixels and taps.
 func (s *planes) setTables() {
+	plane, count := s.rows*s.column.in, 1
+	if s.allFrames() {
+		plane, count = s.inPlane(), s.frames
+	}
 	for i := range s.fillAt {
-		pixel := min(i, s.rows*s.column.in-1) // those behind the last one are written before it is
-		s.fillAt[i] = int32(s.vector() * (pixel/s.column.in*s.width + s.column.lead + pixel%s.column.in))
+		pixel := min(i, count*plane-1) // those behind the last one are written before it is
+		row := pixel/plane*s.rows + pixel%plane/s.column.in
+		s.fillAt[i] = int32(s.vector() * (row*s.width + s.column.lead + pixel%s.column.in))
 	}
 	clear(s.cutAt)
 	taps, pixels := 0, 0
@@ -205,6 +218,9 @@ func (s *planes) setTables() {
 			pixels += s.setPixels(f, first)
 			taps += f.taps
 		}
+	}
+	for i := s.outPlane(); i < s.atOnce*s.outPlane() && s.strips == 1; i++ {
+		s.cutAt[i] = s.cutAt[i-s.outPlane()] + int32(s.vector()*s.pixels)
 	}
 }
 

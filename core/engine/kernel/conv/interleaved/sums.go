@@ -39,19 +39,11 @@ func (s *planes) compute(x, w, bias, y []float32) {
 	for i := range s.blocks() {
 		b := s.blockAt(i)
 		for strip := range s.strips {
-			for k := range s.frames {
-				s.fill(strip, k, from[(b.plane*s.frames+k)*s.inPlane():])
-			}
-			for k := 0; k < s.results; k += s.together() {
-				count := min(s.together(), s.results-k)
-				if count > 1 {
-					s.sumPair(strip, k, b.plane%s.p.C)
-				} else {
-					s.sum(strip, k, b.plane%s.p.C)
-				}
-				for i := range count {
-					s.cut(strip, s.out[i*s.pixels*s.lanes:], to[(b.plane*s.results+k+i)*s.outPlane():])
-				}
+			s.fillAll(strip, from[b.plane*s.frames*s.inPlane():])
+			for k := 0; k < s.results; k += s.atOnce {
+				count := min(s.atOnce, s.results-k)
+				s.sums(strip, k, count, b.plane%s.p.C)
+				s.copyResults(strip, count, to[(b.plane*s.results+k)*s.outPlane():], true)
 			}
 		}
 	}
@@ -63,7 +55,18 @@ func (s *planes) compute(x, w, bias, y []float32) {
 // rowsOf is how many rows a strip has.
 func (s *planes) rowsOf(strip int) int { return min(s.strip, s.row.results-strip*s.strip) }
 
-// fill copies what a strip sees of planes to a frame.
+// fillAll copies what a strip sees of all planes of a channel to their frames.
+func (s *planes) fillAll(strip int, x []float32) {
+	frames := s.frames
+	if s.allFrames() {
+		frames = 1
+	}
+	for k := range frames {
+		s.fill(strip, k, x[k*s.inPlane():])
+	}
+}
+
+// fill copies what a strip sees of planes to a frame, or to all of them.
 func (s *planes) fill(strip, k int, x []float32) {
 	frame, step := s.frame[k*s.rows*s.width*s.lanes:][:s.rows*s.width*s.lanes], s.strip/s.row.stride*s.row.every
 	line, row := s.width*s.lanes, 0 // the first that the strip before has not seen
@@ -87,26 +90,42 @@ func (s *planes) fill(strip, k int, x []float32) {
 	if s.lanes*s.frames*s.inPlane() <= nearElems {
 		c.near = 1
 	}
-	c.setPixels((end - from) * s.column.in)
+	n := (end - from) * s.column.in
+	if s.allFrames() {
+		n *= s.frames
+	}
+	c.setPixels(n)
 	vecInterleaveIn(&c)
 }
 
+// sums computes some outputs of each channel, from k on.
+func (s *planes) sums(strip, k, count, channel int) {
+	for i := 0; i < count; i += s.together() {
+		y := &s.out[i*s.pixels*s.lanes]
+		if min(s.together(), count-i) > 1 {
+			s.sumPair(strip, k+i, channel, y)
+		} else {
+			s.sum(strip, k+i, channel, y)
+		}
+	}
+}
+
 // sum computes an output of each channel.
-func (s *planes) sum(strip, k, channel int) {
+func (s *planes) sum(strip, k, channel int, y *float32) {
 	if rows := s.rowsOf(strip); rows != s.listed {
 		s.setParts(rows)
 	}
 	vecPixelSums(&pixelSums{
 		parts: &s.parts[0], count: len(s.parts), pixels: &s.pixelAt[0], x: &s.frame[0], list: &s.list[0],
-		weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[0],
+		weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: y,
 	})
 }
 
 // sumPair computes two outputs of each channel, whose results have one phase.
-func (s *planes) sumPair(strip, k, channel int) {
+func (s *planes) sumPair(strip, k, channel int, y *float32) {
 	vecPixelPairs(&pixelPairs{
 		groups: kernel.CeilDiv(s.rowsOf(strip)*s.column.results, groupPixels), pixels: &s.pixelAt[0], x: &s.frame[0], taps: s.taps(), list: &s.list[0],
-		weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: &s.out[0],
+		weights: &s.weights[k*s.taps()*s.channels+channel], bias: &s.bias[k*s.channels+channel], y: y,
 		weightNext: 4 * s.taps() * s.channels, biasNext: 4 * s.channels, yNext: 4 * s.pixels * s.lanes,
 	})
 }
@@ -129,13 +148,25 @@ func (s *planes) setParts(rows int) {
 	}
 }
 
-// cut copies the results of a strip to planes.
-func (s *planes) cut(strip int, out, y []float32) {
-	c := pixelCopy{planes: &y[strip*s.strip*s.column.results], plane: 4 * s.results * s.outPlane(), at: &out[0], table: &s.cutAt[0]}
-	n := s.rowsOf(strip) * s.column.results
+// copyResults copies the rows that a strip has of count results of each channel from their vectors to planes, or from these if not out. Where a strip
+// is all rows, planes lie side by side.
+func (s *planes) copyResults(strip, count int, planes []float32, out bool) {
+	calls, pixels := count, s.rowsOf(strip)*s.column.results
+	if s.strips == 1 {
+		calls, pixels = 1, count*pixels
+	}
+	first := strip * s.strip * s.column.results
+	c := pixelCopy{plane: 4 * s.results * s.outPlane(), table: &s.cutAt[0]}
 	c.ahead = s.ahead(strip, s.strip*s.column.results, c.plane)
-	c.setPixels(n)
-	vecInterleaveOut(&c)
+	c.setPixels(pixels)
+	for i := range calls {
+		c.planes, c.at = &planes[i*s.outPlane()+first], &s.out[i*s.pixels*s.lanes]
+		if out {
+			vecInterleaveOut(&c)
+		} else {
+			vecInterleaveIn(&c)
+		}
+	}
 }
 
 // ahead is the bytes from a strip to the next one, which has so many pixels: behind the last one that is the first of the planes after these.

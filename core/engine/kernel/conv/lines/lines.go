@@ -12,6 +12,7 @@ import (
 // leave out what lies beside them. Filters that are long for the rows, and strides of 2, see rows in frames of zeros instead.
 type Lines struct {
 	images, channels int
+	outputs          int // of each channel
 	in, out          int // elements of a row of x, and of y
 	taps, step       int // elements of x from what a tap sees to what the next one does
 	stride, pad      int
@@ -67,15 +68,18 @@ const (
 
 // Of is the convolution along rows that p is, if it is one.
 func Of(p *geometry.Shape) (l Lines, ok bool) {
-	l = Lines{images: p.N, channels: p.C}
+	l = Lines{images: p.N, channels: p.C, outputs: p.K / p.C}
 	switch {
-	case !p.Depthwise() || p.K != p.C:
+	case !p.Depthwise():
 		return l, false
 	case p.R == 1 && p.PadH == 0 && p.H == 1:
 		l.in, l.out, l.taps, l.step, l.stride, l.pad = p.W, p.OutW(), p.S, p.DilationW(), p.StrideW, p.PadW
 	case p.S == 1 && p.PadW == 0 && p.W == 1:
 		l.in, l.out, l.taps, l.step, l.stride, l.pad = p.H, p.OutH(), p.R, p.DilationH(), p.StrideH, p.PadH
 	default:
+		return l, false
+	}
+	if l.outputs > 1 && (!windowed() || l.outputs*l.taps > mostTaps) {
 		return l, false
 	}
 	return l, l.stride <= 2 && min(l.out, kernel.CeilDiv(l.in, l.stride)) >= narrow && l.pad <= (l.taps-1)*l.step

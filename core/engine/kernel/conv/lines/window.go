@@ -16,6 +16,7 @@ import (
 // elements, of x or of dx, are phases 0 and 1.
 type windows struct {
 	channels       int
+	reads, writes  int // rows that each channel has of what is read, and of results
 	in, out        int // elements of a row that is read, and of one of results
 	stride         int // of what is read: a window has so many phases
 	phases         int // of results
@@ -71,6 +72,7 @@ const (
 	windowVectors   = 8       // of a tile, at most
 	windowPairs     = 6       // of each phase of one, at most
 	windowHead      = 2       // vectors of a window in front of which kernels look at the masks; behind are two of each phase
+	mostTaps        = 1 << 9  // of several outputs of a channel: their permutations take 32 KiB
 	windowElems     = 1 << 12 // of rows of several tiles, or of sums, that are worked on at once: the L1 cache holds them
 	windowTapElems  = int(unsafe.Sizeof(windowTap{})) / 4
 	windowTileElems = int(unsafe.Sizeof(windowTile{})) / 4
@@ -93,9 +95,10 @@ func windowed() bool { return kernel.Wide() }
 
 // windowsOf is the convolution that gives y, or, if back, dx, without its tables.
 func (l *Lines) windowsOf(back bool) windows {
-	w := windows{channels: l.channels, in: l.in, out: l.out, stride: l.stride, phases: 1, taps: l.taps, weightNext: 4, vectorsAtATime: windowVectors}
+	w := windows{channels: l.channels, reads: 1, writes: l.outputs, in: l.in, out: l.out, stride: l.stride, phases: 1, taps: l.taps, weightNext: 4, vectorsAtATime: windowVectors}
 	if back {
 		w.in, w.out, w.stride, w.phases = l.out, l.in, 1, l.stride
+		w.reads, w.writes = l.outputs, 1
 	}
 	if l.stride > 1 {
 		w.vectorsAtATime = windowPairs
@@ -123,8 +126,8 @@ func (w *windows) edgeVectors() int { return windowHead/w.stride + 1 }
 
 // elems is the scratch that tables take.
 func (w *windows) elems() int {
-	tables := w.taps*(windowTapElems+groupElems+kernel.Block) + w.mostTiles()*windowTileElems
-	return tables + w.mostMasks(w.taps)/2 + 6*kernel.Block
+	tables := w.taps*windowTapElems + w.reads*w.taps*(groupElems+kernel.Block) + w.mostTiles()*windowTileElems
+	return tables + w.mostMasks(w.reads*w.taps)/2 + 6*kernel.Block
 }
 
 // mostMasks is how many masks tiles of so many groups have at most.
@@ -135,17 +138,19 @@ func (w *windows) mostMasks(groups int) int {
 // setTables lists taps, groups, tiles and masks in scratch.
 func (w *windows) setTables(l *Lines, back bool, scratch []float32) (rest []float32) {
 	rest = geometry.Aligned(scratch)
-	w.orders = unsafe.Slice((*[kernel.Block]int32)(unsafe.Pointer(&rest[0])), w.taps)[:0]
-	rest = rest[w.taps*kernel.Block:]
+	w.orders = unsafe.Slice((*[kernel.Block]int32)(unsafe.Pointer(&rest[0])), w.reads*w.taps)[:0]
+	rest = rest[w.reads*w.taps*kernel.Block:]
 	w.list = unsafe.Slice((*windowTap)(unsafe.Pointer(&rest[0])), w.taps)
 	rest = geometry.Aligned(rest[w.taps*windowTapElems:])
-	w.groups = unsafe.Slice((*windowGroup)(unsafe.Pointer(&rest[0])), w.taps)[:0]
-	rest = geometry.Aligned(rest[w.taps*groupElems:])
+	w.groups = unsafe.Slice((*windowGroup)(unsafe.Pointer(&rest[0])), w.reads*w.taps)[:0]
+	rest = geometry.Aligned(rest[w.reads*w.taps*groupElems:])
 	w.tiles = unsafe.Slice((*windowTile)(unsafe.Pointer(&rest[0])), w.mostTiles())
 	rest = rest[len(w.tiles)*windowTileElems:]
 	l.windowTaps(back, w.list)
-	for first := 0; first < len(w.list); {
-		first += w.group(w.list[first:])
+	for row := range w.reads {
+		for first := 0; first < len(w.list); {
+			first += w.group(row, w.list[first:])
+		}
 	}
 	most := w.mostMasks(len(w.groups))
 	w.masks = unsafe.Slice((*uint16)(unsafe.Pointer(&rest[0])), most)
@@ -171,10 +176,10 @@ func (l *Lines) windowTaps(back bool, list []windowTap) {
 	}
 }
 
-// group appends the group of the first tap of a list, and returns how many taps it has.
-func (w *windows) group(list []windowTap) (n int) {
+// group appends the group of the first tap of a list for one of a channel's rows, and returns how many taps it has.
+func (w *windows) group(row int, list []windowTap) (n int) {
 	first := list[0].at
-	g := windowGroup{x: 4 * int(first)}
+	g := windowGroup{x: 4 * (int(first) + row*w.in)}
 	shift := func(t windowTap) int { return int(t.at-first) / w.stride } // where in the window a tap begins to see
 	phase := func(t windowTap) int {
 		if w.phases > 1 {
@@ -191,7 +196,7 @@ func (w *windows) group(list []windowTap) (n int) {
 				continue
 			}
 			if g.taps[p] == 0 {
-				g.weights[p] = 4 * int(t.weight)
+				g.weights[p] = 4 * (int(t.weight) + row*w.taps)
 			}
 			g.taps[p]++
 			if i > 0 || w.phases > 1 {
@@ -220,9 +225,10 @@ func (w *windows) tile() {
 		for i := range w.phases * n {
 			w.masks = append(w.masks, lanesInside(w.phases*at+i*kernel.Block, w.out))
 		}
-		for _, g := range w.groups {
+		for g := range w.groups {
+			first := w.groups[g%(len(w.groups)/w.reads)].x / 4 // all rows are seen alike
 			for i := range w.stride * (n + 1) {
-				w.masks = append(w.masks, lanesInside(w.stride*at+g.x/4+i*kernel.Block, w.in))
+				w.masks = append(w.masks, lanesInside(w.stride*at+first+i*kernel.Block, w.in))
 			}
 		}
 		at, left = at+n*kernel.Block, left-n
@@ -250,18 +256,19 @@ func lanesInside(at, row int) uint16 {
 	return uint16(1<<to - 1<<min(from, to))
 }
 
-// call is that for some rows of some images from n on.
-func (w *windows) call(n, images, row, rows int, x, y []float32) lineWindows {
+// call is that for some channels of some images from n on, and the output-th row of results of each.
+func (w *windows) call(n, images, channel, channels, output int, x, y []float32) lineWindows {
+	read, write := w.reads*w.in, w.writes*w.out
 	return lineWindows{
-		x: &x[(n*w.channels+row)*w.in], y: &y[(n*w.channels+row)*w.out], rows: rows, xRow: 4 * w.in, yRow: 4 * w.out,
-		images: images, xImage: 4 * w.channels * w.in, yImage: 4 * w.channels * w.out, tiles: len(w.tiles), table: &w.tiles[0],
+		x: &x[(n*w.channels+channel)*read], y: &y[(n*w.channels+channel)*write+output*w.out], rows: channels, xRow: 4 * read, yRow: 4 * write,
+		images: images, xImage: 4 * w.channels * read, yImage: 4 * w.channels * write, tiles: len(w.tiles), table: &w.tiles[0],
 		masks: &w.masks[0], groups: len(w.groups), list: &w.groups[0], orders: &w.orders[:1][0], pairs: &pairOrders[0],
 	}
 }
 
-// atOnce is how many rows of how many images a call takes: of several tiles as many as the L1 cache holds.
+// atOnce is how many rows of how many images a call takes: of several tiles, or for several outputs, as many as the L1 cache holds.
 func (w *windows) atOnce(images, rows int) (int, int) {
-	if len(w.tiles) == 1 {
+	if len(w.tiles) == 1 && w.writes == 1 {
 		return images, rows
 	}
 	fit := max(1, windowElems/(w.in+w.out))
@@ -276,61 +283,76 @@ func (l *Lines) windowResults(back bool, x, weights, bias, y, scratch []float32)
 	images, rows := w.atOnce(l.images, w.channels)
 	for n := 0; n < l.images; n += images {
 		for row := 0; row < w.channels; row += rows {
-			t := w.call(n, min(images, l.images-n), row, min(rows, w.channels-row), x, y)
-			t.weights, t.weightsRow, t.weightNext, t.bias = &weights[row*w.taps], 4*w.taps, w.weightNext, &geometry.NoBias[0]
-			if bias != nil {
-				t.bias, t.biasRow = &bias[row], 4
-			}
-			switch {
-			case w.stride > 1:
-				vecLineWindowsStrided(&t)
-			case w.phases > 1:
-				vecLineWindowsPhases(&t)
-			default:
-				vecLineWindows(&t)
+			for output := range w.writes {
+				t := w.call(n, min(images, l.images-n), row, min(rows, w.channels-row), output, x, y)
+				filter := row*l.outputs + output
+				t.weights, t.weightsRow, t.weightNext, t.bias = &weights[filter*w.taps], 4*l.outputs*w.taps, w.weightNext, &geometry.NoBias[0]
+				if bias != nil {
+					t.bias, t.biasRow = &bias[filter], 4*l.outputs
+				}
+				w.run(&t)
 			}
 		}
 	}
 }
 
-// summed is how many rows are summed at a time: their sums stay in the L1 cache.
-func (w *windows) summed() int { return min(w.channels, max(1, windowElems/(w.taps*kernel.Block))) }
+// run computes results.
+func (w *windows) run(t *lineWindows) {
+	switch {
+	case w.stride > 1:
+		vecLineWindowsStrided(t)
+	case w.phases > 1:
+		vecLineWindowsPhases(t)
+	default:
+		vecLineWindows(t)
+	}
+}
+
+// summed is how many channels are summed at a time: their sums stay in the L1 cache.
+func (w *windows) summed() int {
+	return min(w.channels, max(1, windowElems/(w.writes*w.taps*kernel.Block)))
+}
 
 // windowSums is WeightSums.
 func (l *Lines) windowSums(x, dy, scratch []float32) []float32 {
 	w := l.windowsOf(false)
 	scratch = w.setTables(l, false, scratch)
-	sums, scratch := scratch[:w.summed()*w.taps*kernel.Block], scratch[w.summed()*w.taps*kernel.Block:]
-	ordered, totals := scratch[:w.summed()*w.taps], scratch[w.summed()*w.taps:][:w.channels*w.taps]
-	for first := 0; first < w.channels; first += w.summed() {
-		n := min(w.summed(), w.channels-first)
-		w.sum(first, n, x, dy, sums[:n*w.taps*kernel.Block])
-		geometry.LaneSums(kernel.Block, sums[:n*w.taps*kernel.Block], ordered[:n*w.taps])
-		w.reorder(ordered[:n*w.taps], totals[first*w.taps:])
+	most, filters := w.summed(), w.writes*w.taps
+	sums, scratch := scratch[:most*filters*kernel.Block], scratch[most*filters*kernel.Block:]
+	ordered, totals := scratch[:most*filters], scratch[most*filters:][:w.channels*filters]
+	for first := 0; first < w.channels; first += most {
+		n := min(most, w.channels-first)
+		w.sum(first, n, x, dy, sums[:n*filters*kernel.Block])
+		geometry.LaneSums(kernel.Block, sums[:n*filters*kernel.Block], ordered[:n*filters])
+		for output := range w.writes {
+			w.reorder(ordered[output*n*w.taps:][:n*w.taps], totals[first*filters+output*w.taps:])
+		}
 	}
 	return totals
 }
 
-// sum puts the sums of some channels from a first one on into lanes.
+// sum puts the sums of some channels from a first one on into lanes, [outputs][channels][taps].
 func (w *windows) sum(first, channels int, x, dy, lanes []float32) {
 	clear(lanes)
-	images, rows := w.atOnce(len(x)/(w.channels*w.in), channels)
-	for n := 0; n*w.channels*w.in < len(x); n += images {
+	all := len(x) / (w.channels * w.in)
+	images, rows := w.atOnce(all, channels)
+	for n := 0; n < all; n += images {
 		for row := 0; row < channels; row += rows {
-			t := w.call(n, min(images, len(x)/(w.channels*w.in)-n), first+row, min(rows, channels-row), x, dy)
-			if t.weights = &lanes[row*w.taps*kernel.Block]; w.stride > 1 {
-				vecLineWindowDotsStrided(&t)
-			} else {
-				vecLineWindowDots(&t)
+			for output := range w.writes {
+				t := w.call(n, min(images, all-n), first+row, min(rows, channels-row), output, x, dy)
+				if t.weights = &lanes[(output*channels+row)*w.taps*kernel.Block]; w.stride > 1 {
+					vecLineWindowDotsStrided(&t)
+				} else {
+					vecLineWindowDots(&t)
+				}
 			}
 		}
 	}
 }
 
-// reorder copies sums of weights, in the order that kernels meet their taps in, to their places.
+// reorder copies sums of weights of an output of each channel, in the order that kernels meet their taps in, to their places.
 func (w *windows) reorder(from, to []float32) {
-	for row := 0; row < len(from); row += w.taps {
-		i := row
+	for i, row := 0, 0; i < len(from); row += w.writes * w.taps {
 		for _, g := range w.groups {
 			for p, taps := range g.taps {
 				for tap := range taps {
@@ -347,7 +369,7 @@ func (l *Lines) windowScratch(d geometry.Direction) int {
 	w := l.windowsOf(d == geometry.ToInput)
 	n := w.elems()
 	if d == geometry.ToWeight {
-		n += w.summed()*w.taps*(kernel.Block+1) + w.channels*w.taps
+		n += w.writes * w.taps * (w.summed()*(kernel.Block+1) + w.channels)
 	}
 	return n
 }
@@ -356,10 +378,10 @@ func (l *Lines) windowScratch(d geometry.Direction) int {
 func (l *Lines) windowWork(d geometry.Direction) Work {
 	w := l.windowsOf(d == geometry.ToInput)
 	groups := min(l.taps, kernel.CeilDiv((l.taps-1)*l.step+1, l.stride*(kernel.Block+1)))
-	rows, vectors := float64(l.images*l.channels), w.vectors()
-	loads := w.stride*groups*(vectors+w.tileCount()) + w.phases*vectors
+	rows, vectors := float64(l.images*l.channels*w.writes), w.vectors()
+	loads := w.stride*groups*w.reads*(vectors+w.tileCount()) + w.phases*vectors
 	if d == geometry.ToWeight {
 		loads += l.taps * w.tileCount() // sums
 	}
-	return Work{Rows: rows, WindowProducts: rows * float64(vectors*l.taps), WindowLoads: rows * float64(loads)}
+	return Work{Rows: rows, WindowProducts: rows * float64(w.reads*vectors*l.taps), WindowLoads: rows * float64(loads)}
 }

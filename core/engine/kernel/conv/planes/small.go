@@ -149,26 +149,38 @@ func place(row, column, parity int) int {
 
 // list appends the taps through which pixels of y see some of x, whose place at gives, unless it is -1; or the way back.
 func (s *small) list(at func(row, column int) int, back bool) {
-	p := &s.p
-	for tap := range p.R * p.S {
+	for tap := range s.p.R * s.p.S {
 		t := smallTap{at: int32(4 * tap)}
-		for to := range s.out {
-			row, column := to/p.OutW()*p.StrideH-p.PadH+tap/p.S*p.DilationH(), to%p.OutW()*p.StrideW-p.PadW+tap%p.S*p.DilationW()
-			if row < 0 || row >= p.H || column < 0 || column >= p.W {
-				continue
-			}
-			lane, from := to, at(row, column)
+		eachSeen(&s.p, tap, func(lane, row, column int) {
+			from := at(row, column)
 			if from < 0 {
-				continue
+				return
 			}
 			if back {
 				lane, from = from, lane
 			}
 			t.order[lane] = int32(from)
 			t.mask |= 1 << lane
-		}
+		})
 		if t.mask != 0 {
 			s.table = append(s.table, t)
+		}
+	}
+}
+
+// eachSeen calls f for each pixel of y that sees one of x through a tap, in the order of memory, and where that is. It adds and does
+// not divide: the table of a convolution of few images takes as long as these do.
+func eachSeen(p *geometry.Shape, tap int, f func(to, row, column int)) {
+	height, width := p.OutH(), p.OutW()
+	top, left := tap/p.S*p.DilationH()-p.PadH, tap%p.S*p.DilationW()-p.PadW
+	for i, row := 0, top; i < height; i, row = i+1, row+p.StrideH {
+		if row < 0 || row >= p.H {
+			continue
+		}
+		for j, column := 0, left; j < width; j, column = j+1, column+p.StrideW {
+			if column >= 0 && column < p.W {
+				f(i*width+j, row, column)
+			}
 		}
 	}
 }

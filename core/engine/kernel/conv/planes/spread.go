@@ -79,11 +79,7 @@ func (s *spreadGrad) list(scratch []float32) {
 	p := &s.p
 	var listed [spreadVectors * kernel.Block]int
 	for tap := range p.R * p.S {
-		for from := range s.out {
-			row, column := from/p.OutW()*p.StrideH-p.PadH+tap/p.S*p.DilationH(), from%p.OutW()*p.StrideW-p.PadW+tap%p.S*p.DilationW()
-			if row < 0 || row >= p.H || column < 0 || column >= p.W {
-				continue
-			}
+		eachSeen(p, tap, func(from, row, column int) {
 			pixel := row*p.W + column
 			vector, lane := pixel/kernel.Block, pixel%kernel.Block
 			entry := &s.entries[vector*s.taps+listed[pixel]]
@@ -91,7 +87,7 @@ func (s *spreadGrad) list(scratch []float32) {
 			entry.mask |= 1 << lane
 			listed[pixel]++
 			s.parts[vector].taps = max(s.parts[vector].taps, listed[pixel])
-		}
+		})
 	}
 	s.close()
 }

@@ -48,8 +48,9 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pickedBlocks: 5, spreadVectors: 1.6, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87, squares: 11, frameRows: 10, streamed: 8},
-	kernel.AVX512: {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.0918, scattered: 1.22, pickedBlocks: 6, spreadVectors: 3, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03, squares: 16, frameRows: 10, streamed: 8},
+	kernel.AVX2:     {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pickedBlocks: 5, spreadVectors: 1.6, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87, squares: 11, frameRows: 10, streamed: 8},
+	cost.HalvedAVX2: {cost.Steps: 1.18, cost.Calls: 0.499, cost.Stores: 3.22, tapBlocks: 9.34, tapPicks: 4.91, packedWeights: 0.353, packedPixels: 9.92, deepVectors: 7.36, matrices: 1.5e+03, partRows: 0.3, scattered: 0.5, streamed: 8, pickedBlocks: 8, spreadVectors: 5.73, pairedRows: 7.09, pairedVectors: 116, panels: 247, shortSums: 7.36, shortBeside: 7.91, runs: 400, keptSteps: 0.91, keptVectors: 1.85, keptFar: 3.07, keptRows: 19, keptCalls: 335, keptSums: 6, squares: 11, frameRows: 34.7},
+	kernel.AVX512:   {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.0918, scattered: 1.22, pickedBlocks: 6, spreadVectors: 3, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03, squares: 16, frameRows: 10, streamed: 8},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -64,7 +65,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[tapBlocks] = float64(p.N * p.C * p.R * kernel.CeilDiv(p.S, narrow))
 	case m.pairs():
 		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * max(1, p.S-1))
-		t[pairedVectors] = float64(p.N*m.image()*max(1, p.S/2)) / (4 * narrow)
+		t[pairedVectors] = float64(p.N*m.rows*g*m.pixels*max(1, p.S/2)) / (4 * narrow)
 	case m.taps.Single() && m.back:
 		t[spreadVectors] = float64(p.N * p.C * p.H * p.W / lanes)
 	case m.taps.Single():
@@ -75,7 +76,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[tapBlocks], t[tapPicks] = float64(p.N*p.C*blocks), float64(p.N*p.C*picks)
 	}
 	groups := float64(g)
-	in, out := m.rows, kg
+	in, out := m.partRows(), kg
 	if d == geometry.ToInput {
 		in, out = out, in
 	}
@@ -91,6 +92,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	case d != geometry.ToWeight:
 		t.Add(m.rowsTerms(in, out))
 	case takesDots(p):
+		m = patchesOf(p, d, p.C)
 		d := newDotted(&m, kg)
 		t.Add(d.terms())
 	default:
@@ -102,7 +104,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 // deepTerms counts what weight gradients by matrix products do beside copies of patches.
 func (m *patches) deepTerms(kg int) (t cost.Terms) {
 	groups, lanes, deep := float64(m.p.GroupCount()), kernel.Lanes(), m.deep()
-	calls := groups * float64(m.p.N) / float64(deep.images)
+	calls := groups * float64(m.p.N) / float64(deep.images) * m.parts()
 	n := deep.images * m.pixels
 	if deep.images > 1 {
 		copied := kg
@@ -111,8 +113,8 @@ func (m *patches) deepTerms(kg int) (t cost.Terms) {
 		}
 		t[deepVectors] = groups * float64(m.p.N*copied*kernel.CeilDiv(m.pixels, lanes)) * m.shareOfCopy()
 	}
-	packed, other := kg, m.rows
-	if m.rows < kg { // Gemm packs the fewer rows
+	packed, other := kg, m.partRows()
+	if other < kg { // Gemm packs the fewer rows
 		packed, other = other, packed
 	}
 	t.Add(cost.Product(kernel.CeilDiv(packed, lanes), n, other).Times(calls))
@@ -126,9 +128,10 @@ func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
 	p, groups := m.p, float64(m.p.GroupCount())
 	images, batches := m.together.images, groups*float64(p.N)/float64(m.batch)
 	tiles, n := m.tileTerms(images, in, out)
-	plan, vectors := m.plan(images, in, out), batches*float64(n)
-	t.Add(tiles.Times(batches))
-	t[runs] = math.Ceil(float64(p.N)/float64(m.batch)) * groups
+	passes := batches * m.parts()
+	plan, vectors := m.plan(images, in, out), passes*float64(n)
+	t.Add(tiles.Times(passes))
+	t[runs] = math.Ceil(float64(p.N)/float64(m.batch)) * groups * m.parts()
 	if short := vectors * float64(out*max(0, hidesStore-in)) / hidesStore; plan.beside() {
 		if t[shortBeside] = short; in > hidesStore {
 			t[panels] = vectors / 4 // several follow each other in a call
@@ -136,7 +139,7 @@ func (m *patches) rowsTerms(in, out int) (t cost.Terms) {
 	} else {
 		t[panels], t[shortSums] = vectors/2, short
 	}
-	t[packedWeights] += float64(kernel.CeilDiv(p.N, m.batch)) * groups * float64(in*out)
+	t[packedWeights] += float64(m.rows * p.K)
 	t[deepVectors] = batches * float64(m.copiedVectors(images, in, out)) * m.shareOfCopy()
 	if plan.packs() {
 		t[packedPixels] += vectors * float64(in)

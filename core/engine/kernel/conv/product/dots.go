@@ -52,11 +52,12 @@ func takesDots(p *geometry.Shape) bool {
 	return dots.Of(p, geometry.ToWeight, func() bool {
 		many := *p
 		many.N = manyImages
-		m, kg := patchesOf(&many, geometry.ToWeight), p.K/p.GroupCount()
+		m, kg := patchesOf(&many, geometry.ToWeight, p.C), p.K/p.GroupCount()
 		d := newDotted(&m, kg)
 		if d.sums*p.GroupCount() > mostSums {
 			return false
 		}
+		m = patchesOf(&many, geometry.ToWeight, channelsOf(p))
 		kept, packed := d.terms(), m.deepTerms(kg)
 		return Rates.Cycles(&kept) < Rates.Cycles(&packed)
 	})
@@ -83,13 +84,13 @@ func (d *dotted) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 	cut(int(-uintptr(unsafe.Pointer(&scratch[0])) % line / 4))
 	sums, totals := cut(groups*d.sums*d.lanes), cut(d.sums)
 	clear(sums)
-	d.each(x, room, func(n, images int, x []float32) {
+	d.each(x, room, func(c piece, x []float32) {
 		for g := range groups {
-			x, dy, sums := x[g*d.rows*d.line:], dy[(n*p.K+g*d.kg)*d.pixels:], sums[g*d.sums*d.lanes:]
+			x, dy, sums := x[g*d.rows*d.line:], dy[(c.first*p.K+g*d.kg)*d.pixels:], sums[g*d.sums*d.lanes:]
 			if d.side.images > 1 {
-				d.beside(images, x, dy, sums, scratch)
+				d.beside(c.images, x, dy, sums, scratch)
 			} else {
-				d.apart(images, x, dy, sums)
+				d.apart(c.images, x, dy, sums)
 			}
 		}
 	})

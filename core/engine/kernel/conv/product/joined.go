@@ -14,6 +14,14 @@ import (
 // joined is images side by side: rows of one matrix, line elements apart.
 type joined struct{ images, pixels, line int }
 
+// join makes so many images side by side one product, and a batch where there are several parts, whose sums lie side by side until the last.
+func (m *patches) join(images int) {
+	if m.together = m.side(images); m.inParts() {
+		m.batch = images
+		m.setLine()
+	}
+}
+
 // alone is images as they lie.
 func (m *patches) alone() joined { return joined{images: 1, pixels: m.pixels} }
 
@@ -91,13 +99,28 @@ type rows struct {
 	line, outLine    int  // elements from a row to the next
 	xIsSide, yIsSide bool // the images lie side by side
 	safely           bool // vectors must not read behind x
+	place            int  // elements to its packed weights, which lie behind those of groups and parts before
+	known            bool // these are packed already
+	adds, goesOn     bool // to what parts before have added up, and others will
+	again            bool // x is that of the part before
 }
 
 // rowsScratch is the room for the products of all images.
 func (m *patches) rowsScratch(in, out int) int {
 	p := m.plan(m.together.images, in, out)
-	return p.scratch() + m.together.elems(in+out)
+	return m.weightsElems() + p.scratch() + m.together.elems(m.sideRows(in, out))
 }
+
+// sideRows is how many of the rows of a product lie in images: those of patches are copied where they stay.
+func (m *patches) sideRows(in, out int) int {
+	if m.inPlace {
+		return in + out
+	}
+	return m.p.K / m.p.GroupCount()
+}
+
+// weightsElems is the room for the packed weights of all groups and parts, behind which packing writes up to a square of vectors.
+func (m *patches) weightsElems() int { return m.rows*m.p.K + kernel.Block*kernel.Block }
 
 // farElems is how many elements stay in the last cache while other programs use it, too.
 const farElems = 1 << 20
@@ -105,22 +128,19 @@ const farElems = 1 << 20
 // plan is that of products of so many images.
 func (m *patches) plan(images, in, out int) plan {
 	p := plan{in: in, out: out, pixels: images * m.pixels}
-	rows := in + out
-	if !m.inPlace {
-		rows -= m.rows // are copied where they stay
-	}
-	p.far = images == 1 && m.p.Images()*m.p.GroupCount()*rows*m.pixels > cached
+	p.far = images == 1 && m.p.Images()*m.p.GroupCount()*m.sideRows(in, out)*m.pixels > cached
 	return p
 }
 
 // run computes r for images; room is a copy of the last one of x.
 func (m *patches) run(r *rows, images int, room, scratch []float32) {
+	weights, scratch := scratch[:m.weightsElems()], scratch[m.weightsElems():]
 	if m.together.images > 1 {
-		m.together.run(r, images, scratch)
+		m.together.run(r, images, weights, scratch)
 		return
 	}
-	t := newTiles(m.plan(1, r.in, r.out), r.line, r.weights, r.row, r.col, scratch)
-	t.between, t.outStep, t.outLine, t.bias = r.between, r.outStep, r.outLine, r.bias
+	t := newTiles(m.plan(1, r.in, r.out), r.line, r, weights, scratch)
+	t.between, t.outStep, t.outLine = r.between, r.outStep, r.outLine
 	t.far = !r.yIsSide && m.p.N*r.outStep > farElems
 	if r.safely {
 		t.runSafely(images, r.x, r.y, room)
@@ -129,29 +149,37 @@ func (m *patches) run(r *rows, images int, room, scratch []float32) {
 	}
 }
 
-// run computes r for images, so many at a time.
-func (j *joined) run(r *rows, images int, scratch []float32) {
-	from, to, rest := scratch[:j.elems(r.in)], scratch[j.elems(r.in):j.elems(r.in+r.out)], scratch[j.elems(r.in+r.out):]
-	line := j.line
-	if r.xIsSide {
-		line = r.line
+// run computes r for images, so many at a time: all of them where there are several parts.
+func (j *joined) run(r *rows, images int, weights, scratch []float32) {
+	cut := func(rows int) (part []float32) {
+		part, scratch = scratch[:j.elems(rows)], scratch[j.elems(rows):]
+		return part
 	}
-	t := newTiles(plan{in: r.in, out: r.out, pixels: j.images * j.pixels}, line, r.weights, r.row, r.col, rest)
-	if t.bias, t.outLine = r.bias, j.line; r.yIsSide {
-		t.outLine = r.outLine
+	line, outLine := r.line, r.outLine
+	var from, to []float32 // the same for all parts
+	if !r.xIsSide {
+		from, line = cut(r.in), j.line
 	}
+	if !r.yIsSide {
+		to, outLine = cut(r.out), j.line
+	}
+	t := newTiles(plan{in: r.in, out: r.out, pixels: j.images * j.pixels}, line, r, weights, scratch)
+	t.outLine = outLine
 	for i := 0; i < images; i += j.images {
 		n := min(j.images, images-i)
 		t.pixels = n * j.pixels
 		x, y := r.x[i*r.between:], r.y[i*r.outStep:]
 		if !r.xIsSide {
-			j.gather(r.in, n, r.between, x, from)
+			if !r.again {
+				j.gather(r.in, n, r.between, x, from)
+			}
 			x = from
 		}
 		if r.yIsSide {
 			t.run(1, x, y)
-		} else {
-			t.run(1, x, to)
+			continue
+		}
+		if t.run(1, x, to); !r.goesOn {
 			j.scatter(r.out, n, r.outStep, to, y)
 		}
 	}
@@ -184,7 +212,8 @@ const manyImages = 32
 func joinOf(p *geometry.Shape, d geometry.Direction) int {
 	many := *p
 	many.N = manyImages
-	m, in, out := patchesOf(&many, d), p.PatchSize(), p.K/p.GroupCount()
+	m := patchesOf(&many, d, channelsOf(p))
+	in, out := m.partRows(), p.K/p.GroupCount()
 	if d == geometry.ToInput {
 		in, out = out, in
 	}
@@ -203,7 +232,7 @@ func joinOf(p *geometry.Shape, d geometry.Direction) int {
 // cycles is about what a batch takes in products of so many images.
 func (m *patches) cycles(images, in, out int) float64 {
 	t, _ := m.tileTerms(images, in, out)
-	return t[cost.Steps] + callCycles*t[cost.Calls] + copyCycles()*float64(m.copiedVectors(images, in, out))*m.shareOfCopy()
+	return (t[cost.Steps]+callCycles*t[cost.Calls])*m.parts() + copyCycles()*float64(m.copiedVectors(images, in, out))*m.shareOfCopy()
 }
 
 // shareOfCopy is what the copy of a vector takes where rows have few pixels, as a part of the time that others take.
@@ -214,7 +243,7 @@ func (m *patches) shareOfCopy() float64 {
 	return 1
 }
 
-// tileTerms is the tiles of a batch in products of so many images, and how many vectors of pixels they have.
+// tileTerms is the tiles of a batch and part in products of so many images, and how many vectors of pixels they have.
 func (m *patches) tileTerms(images, in, out int) (t cost.Terms, vectors int) {
 	if images == 1 {
 		p := m.plan(1, in, out)
@@ -242,9 +271,5 @@ func (m *patches) copiedVectors(images, in, out int) int {
 	if images == 1 {
 		return 0
 	}
-	rows := in + out
-	if !m.inPlace {
-		rows -= m.rows
-	}
-	return m.batch * rows * kernel.CeilDiv(m.pixels, kernel.Lanes())
+	return m.batch * m.sideRows(in, out) * kernel.CeilDiv(m.pixels, kernel.Lanes())
 }

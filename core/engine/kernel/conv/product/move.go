@@ -2,21 +2,21 @@ package product
 
 import "github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 
-// move copies an image to the matrices of a batch, among which it has a number, or, for input gradients, back. What vectors write behind the
+// move copies channels of an image to the matrices of a batch, among which it has a number, or, for input gradients, back. What vectors write behind the
 // pixels of an image belongs to the next, which is copied later.
-func (m *patches) move(x, matrices []float32, number int) {
+func (m *patches) move(channels int, x, matrices []float32, number int) {
 	matrix, room := matrices[number*m.between:], matrices[m.matrixElems():]
 	switch {
 	case m.pixels == 1:
 		m.movePixel(x, matrix)
 	case m.pairs() && m.p.S == 4:
-		m.joinFours(x, matrix, room)
+		m.joinFours(channels, x, matrix, room)
 	case m.pairs():
-		m.movePairs(x, matrix)
+		m.movePairs(channels, x, matrix)
 	case m.back:
-		m.taps.Scatter(m.p.C, x, matrix, m.line)
+		m.taps.Scatter(channels, x, matrix, m.line)
 	default:
-		m.taps.Gather(m.p.C, x, matrix, m.line)
+		m.taps.Gather(channels, x, matrix, m.line)
 	}
 }
 
@@ -59,10 +59,10 @@ func (m *patches) pairs() bool {
 	return false
 }
 
-// imageRows are the rows of an image that row r of taps sees.
-func (m *patches) imageRows(x []float32, r int) geometry.PlaneCopy {
+// imageRows are the rows of channels of an image that row r of taps sees.
+func (m *patches) imageRows(channels int, x []float32, r int) geometry.PlaneCopy {
 	p := m.p
-	return geometry.PlaneCopy{Images: p.C, Rows: p.OutH(), Src: &x[r*p.W], SrcImage: 4 * p.H * p.W, SrcRow: 4 * p.StrideH * p.W}
+	return geometry.PlaneCopy{Images: channels, Rows: p.OutH(), Src: &x[r*p.W], SrcImage: 4 * p.H * p.W, SrcRow: 4 * p.StrideH * p.W}
 }
 
 // setTap makes c copy to what tap s of row r sees, and the odd elements to what the tap sees that is so many further.
@@ -72,9 +72,9 @@ func (m *patches) setTap(c *geometry.PlaneCopy, matrix []float32, r, s, odd int)
 }
 
 // movePairs is move of every second pixel, or of patches two wide.
-func (m *patches) movePairs(x, matrix []float32) {
+func (m *patches) movePairs(channels int, x, matrix []float32) {
 	for r := range m.p.R {
-		rows := m.imageRows(x, r)
+		rows := m.imageRows(channels, x, r)
 		m.setTap(&rows, matrix, r, 0, 1)
 		if m.p.S == 1 {
 			rows.SetWidth(min(2*m.p.OutW(), m.p.W), 2)
@@ -91,20 +91,20 @@ func (m *patches) foursElems() int {
 	if m.p.S != 4 || !m.pairs() {
 		return 0
 	}
-	return m.p.C*m.p.OutH()*2*m.p.OutW() + narrow
+	return m.channels*m.p.OutH()*2*m.p.OutW() + narrow
 }
 
 // narrow is the lanes of the vectors that take even and odd elements apart.
 const narrow = 8
 
 // joinFours puts the taps of patches four wide together in two steps.
-func (m *patches) joinFours(x, matrix, room []float32) {
+func (m *patches) joinFours(channels int, x, matrix, room []float32) {
 	oh, ow, half := m.p.OutH(), m.p.OutW(), m.foursElems()
 	for r := range m.p.R {
-		rows := m.imageRows(x, r)
+		rows := m.imageRows(channels, x, r)
 		rows.Dst, rows.DstImage, rows.DstRow, rows.Odd = &room[0], 4*oh*2*ow, 4*2*ow, 4*half
 		for odd := range 2 {
-			taps := geometry.PlaneCopy{Images: m.p.C, Rows: oh, Src: &room[odd*half], SrcImage: rows.DstImage, SrcRow: rows.DstRow}
+			taps := geometry.PlaneCopy{Images: channels, Rows: oh, Src: &room[odd*half], SrcImage: rows.DstImage, SrcRow: rows.DstRow}
 			m.setTap(&taps, matrix, r, odd, 2)
 			apart(taps, 2*ow, true)
 		}

@@ -12,7 +12,7 @@ import (
 // matrix with a row for every element of a filter and a column for every output pixel.
 // With 1×1 filters and stride 1, and with one output pixel, it lies in x already; else
 // it is copied, beside those of other images, which pays for images of few pixels, too
-// (joined.go). With one pixel the whole batch is one product; else the micro-kernel
+// (joined.go), and a part of the channels after the other (parts.go). With one pixel the whole batch is one product; else the micro-kernel
 // of direct convolution goes over the pixels of all images, without a frame (tiles.go).
 //
 // Filters that overlap on a few channels are such products as well, once what each output sees is copied.
@@ -42,8 +42,14 @@ func takesWindows(p *geometry.Shape) bool {
 	return p.C <= mostWindowChannels && p.GroupCount() == 1 && p.FitsWindows() && pixels > 1 && p.PatchSize()*pixels <= mostWindowElems
 }
 
-// patchesElems bounds the copies of images that are worked on at once, so that they stay in L2.
-const patchesElems = 1 << 16
+// patchesElems bounds the copies of images that are worked on at once, so that they stay in L2: with wide vectors two images of 14×14
+// pixels and 256 rows, whose product leaves fewer lanes idle.
+func patchesElems() int {
+	if kernel.Lanes() < kernel.Block {
+		return 1 << 16
+	}
+	return 100 << 10
+}
 
 // copiedPixels is how many are copied at once for weight gradients, if that many stay in L2: calls are few then.
 const copiedPixels = 4 * deepPixels
@@ -52,6 +58,7 @@ const copiedPixels = 4 * deepPixels
 type patches struct {
 	p             *geometry.Shape
 	rows          int // of one group
+	channels      int // whose rows are worked on at once: all, or those of a part
 	pixels        int
 	inPlace, back bool // back is for input gradients
 	batch         int  // images that are copied at once; all of them if in place
@@ -64,46 +71,60 @@ type patches struct {
 
 // newPatches is for a direction of p.
 func newPatches(p *geometry.Shape, d geometry.Direction) patches {
-	m := patchesOf(p, d)
+	m := patchesOf(p, d, channelsOf(p))
 	if m.together = m.alone(); d != geometry.ToWeight {
 		if n := min(m.batch, joins.Of(p, d, func() int { return joinOf(p, d) })); n > 1 {
-			m.together = m.side(n)
+			m.join(n)
 		}
 	}
 	return m
 }
 
-// patchesOf is newPatches of images that are not joined.
-func patchesOf(p *geometry.Shape, d geometry.Direction) patches {
-	m := patches{p: p, rows: p.PatchSize(), pixels: p.OutH() * p.OutW(), batch: p.N, back: d == geometry.ToInput}
+// patchesOf is newPatches of images that are not joined, and of so many channels at once.
+func patchesOf(p *geometry.Shape, d geometry.Direction, channels int) patches {
+	m := patches{p: p, rows: p.PatchSize(), channels: channels, pixels: p.OutH() * p.OutW(), batch: p.N, back: d == geometry.ToInput}
 	m.inPlace = p.PadH == 0 && p.PadW == 0 && (p.R == 1 && p.S == 1 && p.StrideH == 1 && p.StrideW == 1 || p.R == p.H && p.S == p.W)
-	if !m.inPlace {
+	if m.inPlace {
+		m.channels = p.C
+	} else {
 		if m.turned = m.turns(); m.turned {
 			m.windows = geometry.NewWindows(p)
 		} else {
 			m.taps = geometry.NewTaps(p, m.back)
 		}
-		m.batch = min(p.N, max(1, patchesElems/m.image()))
+		m.batch = min(p.N, max(1, patchesElems()/m.image()))
 		if d == geometry.ToWeight && m.pixels > 1 {
-			m.batch = min(m.batch, kernel.CeilDiv(copiedPixels, m.pixels))
+			most := copiedPixels
+			if m.inParts() {
+				most = deepPixels // the batch is one product, for which dy is copied once
+			}
+			m.batch = min(m.batch, kernel.CeilDiv(most, m.pixels))
 		}
 	}
+	m.setLine()
+	return m
+}
+
+// setLine follows from the images of a batch.
+func (m *patches) setLine() {
 	m.line, m.between = m.pixels, m.image()
 	if !m.inPlace && m.pixels > 1 {
 		m.line, m.between = kernel.CeilDiv(m.batch*m.pixels, kernel.Block)*kernel.Block+kernel.Block, m.pixels
 	}
-	return m
 }
 
+// copiedRows is the rows of the matrices of all groups that are copied at once.
+func (m *patches) copiedRows() int { return m.channels * m.p.R * m.p.S }
+
 // image is the elements of an image's matrices.
-func (m *patches) image() int { return m.rows * m.p.GroupCount() * m.pixels }
+func (m *patches) image() int { return m.copiedRows() * m.pixels }
 
 // matrixElems is the elements of the matrices of a batch that is copied.
 func (m *patches) matrixElems() int {
 	if m.pixels == 1 {
 		return m.batch * m.image()
 	}
-	return m.rows * m.p.GroupCount() * m.line
+	return m.copiedRows() * m.line
 }
 
 // copies is the room for the copies of a batch, or, in place, for the last image where
@@ -121,8 +142,8 @@ func (m *patches) copies() int {
 	return 0
 }
 
-// each calls f for every batch of images, with the first of them and their matrices as copied from x.
-func (m *patches) each(x, room []float32, f func(first, images int, x []float32)) {
+// each calls f for every piece, with its matrices as copied from x.
+func (m *patches) each(x, room []float32, f func(c piece, x []float32)) {
 	p := m.p
 	size := p.C * p.H * p.W
 	switch {
@@ -131,40 +152,40 @@ func (m *patches) each(x, room []float32, f func(first, images int, x []float32)
 	case !m.inPlace:
 		m.taps.SetTables(room[m.matrixElems():])
 	}
-	for n := 0; n < p.N; n += m.batch {
-		images := min(m.batch, p.N-n)
+	m.eachPiece(func(c piece) {
 		switch {
 		case m.inPlace:
-			f(n, images, x[n*size:])
-			continue
+			f(c, x[c.first*size:])
+			return
 		case m.turned:
-			m.windows.Gather(images, x[n*size:], room, m.line)
+			m.windows.Gather(c.images, c.channel, c.channels, x[c.first*size:], room, m.line)
 		default:
-			for i := range images {
-				m.move(x[(n+i)*size:][:size], room, i)
+			for i := range c.images {
+				m.move(c.channels, x[m.at(c, i):], room, i)
 			}
 		}
-		f(n, images, room)
-	}
+		f(c, room)
+	})
 }
 
 // Scratch is the number of scratch elements that a direction needs.
 func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	m := newPatches(p, d)
 	kg := p.K / p.GroupCount()
+	if d == geometry.ToWeight && takesDots(p) {
+		m = patchesOf(p, d, p.C)
+		dots := newDotted(&m, kg)
+		return m.copies() + dots.scratch()
+	}
 	n := m.copies()
 	if m.pixels == 1 {
 		return n + max(gemm.GemmScratch(m.batch, kg, m.rows), gemm.GemmScratch(m.batch, m.rows, kg), gemm.GemmScratch(kg, m.rows, m.batch))
 	}
 	switch d {
 	case geometry.ToOutput:
-		return n + m.rowsScratch(m.rows, kg)
+		return n + m.rowsScratch(m.partRows(), kg)
 	case geometry.ToInput:
-		return n + m.rowsScratch(kg, m.rows) + kg*m.pixels + kernel.Block
-	}
-	if takesDots(p) {
-		d := newDotted(&m, kg)
-		return n + d.scratch()
+		return n + m.rowsScratch(kg, m.partRows()) + kg*m.pixels + kernel.Block
 	}
 	return n + m.packedScratch(kg)
 }
@@ -172,29 +193,30 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 // packedScratch is the room of gradWeight beside copies.
 func (m *patches) packedScratch(kg int) int {
 	side := m.deep()
-	return side.elems(kg) + m.tallElems(&side) + gemm.GemmScratch(kg, m.rows, side.images*m.pixels)
+	return side.elems(kg) + m.tallElems(&side) + gemm.GemmScratch(kg, m.partRows(), side.images*m.pixels)
 }
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	m, kg := newPatches(p, geometry.ToOutput), p.K/p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
-	m.each(x, room, func(n, images int, x []float32) {
+	m.each(x, room, func(c piece, x []float32) {
 		for g := range p.GroupCount() {
 			filters, b := w[g*kg*m.rows:][:kg*m.rows], bias
 			if b != nil {
 				b = b[g*kg:][:kg]
 			}
-			x, y := x[g*m.rows*m.line:], y[(n*p.K+g*kg)*m.pixels:]
+			x, y := x[g*m.rows*m.line:], y[(c.first*p.K+g*kg)*m.pixels:]
 			if m.pixels == 1 {
-				gemm.GemmFinish(false, true, images, kg, m.rows, 1, x, m.image(), filters, m.rows, 0, y, p.K, gemm.Finish[float32]{Bias: b}, rest)
+				gemm.GemmFinish(false, true, c.images, kg, m.rows, 1, x, m.image(), filters, m.rows, 0, y, p.K, gemm.Finish[float32]{Bias: b}, rest)
 				continue
 			}
-			r := rows{in: m.rows, out: kg, weights: filters, row: m.rows, col: 1, bias: b}
+			r := rows{in: c.rows, out: kg, weights: filters[c.row:], row: m.rows, col: 1, bias: b}
+			r.place, r.known, r.adds, r.goesOn = (g*m.rows+c.row)*kg, c.first > 0, c.row > 0, c.row+c.rows < m.rows
 			r.x, r.between, r.line, r.xIsSide = x, m.between, m.line, !m.inPlace
 			r.y, r.outStep, r.outLine = y, p.K*m.pixels, m.pixels
 			r.safely = m.inPlace && g == p.GroupCount()-1
-			m.run(&r, images, room, rest)
+			m.run(&r, c.images, room, rest)
 		}
 	})
 }
@@ -212,34 +234,35 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		m.taps.SetTables(room[m.matrixElems():])
 	}
 	covered := m.covers()
-	for n := 0; n < p.N; n += m.batch {
-		images, to := min(m.batch, p.N-n), room
+	m.eachPiece(func(c piece) {
+		to := room
 		if m.inPlace {
-			to = dx[n*size:]
+			to = dx[c.first*size:]
 		}
 		for g := range p.GroupCount() {
 			filters := w[g*kg*m.rows:][:kg*m.rows]
-			from, to := dy[(n*p.K+g*kg)*m.pixels:], to[g*m.rows*m.line:]
+			from, to := dy[(c.first*p.K+g*kg)*m.pixels:], to[g*m.rows*m.line:]
 			if m.pixels == 1 {
-				gemm.Gemm(false, false, images, m.rows, kg, 1, from, p.K, filters, m.rows, 0, to, m.image(), rest)
+				gemm.Gemm(false, false, c.images, m.rows, kg, 1, from, p.K, filters, m.rows, 0, to, m.image(), rest)
 				continue
 			}
-			r := rows{in: kg, out: m.rows, weights: filters, row: 1, col: m.rows}
+			r := rows{in: kg, out: c.rows, weights: filters[c.row:], row: 1, col: m.rows}
+			r.place, r.known, r.again = (g*m.rows+c.row)*kg, c.first > 0, c.row > 0
 			r.x, r.between, r.line = from, p.K*m.pixels, m.pixels
 			r.y, r.outStep, r.outLine, r.yIsSide = to, m.between, m.line, !m.inPlace
-			r.safely = n+images == p.N && g == p.GroupCount()-1
-			m.run(&r, images, spare, rest)
+			r.safely = c.first+c.images == p.N && g == p.GroupCount()-1
+			m.run(&r, c.images, spare, rest)
 		}
 		if !m.inPlace {
-			for i := range images {
-				to := dx[(n+i)*size:][:size]
+			for i := range c.images {
+				to := dx[m.at(c, i):][:c.channels*p.H*p.W]
 				if !covered {
 					clear(to)
 				}
-				m.move(to, room, i)
+				m.move(c.channels, to, room, i)
 			}
 		}
-	}
+	})
 }
 
 // deepPixels is how many pixels a product of weight gradients sums over at least, if
@@ -265,11 +288,13 @@ func (m *patches) tallElems(d *joined) int {
 
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
-	m, kg := newPatches(p, geometry.ToWeight), p.K/p.GroupCount()
+	kg := p.K / p.GroupCount()
 	if takesDots(p) {
+		m := patchesOf(p, geometry.ToWeight, p.C)
 		d := newDotted(&m, kg)
 		d.gradWeight(x, dy, dw, scratch, accumulate)
 	} else {
+		m := newPatches(p, geometry.ToWeight)
 		m.gradWeight(x, dy, dw, scratch, accumulate)
 	}
 }
@@ -281,22 +306,24 @@ func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 	d := m.deep()
 	wide, rest := rest[:d.elems(kg)], rest[d.elems(kg):]
 	tall, rest := rest[:m.tallElems(&d)], rest[m.tallElems(&d):]
-	m.each(x, room, func(n, images int, x []float32) {
+	m.each(x, room, func(c piece, x []float32) {
 		for g := range p.GroupCount() {
-			x, dy, dw := x[g*m.rows*m.line:], dy[(n*p.K+g*kg)*m.pixels:], dw[g*kg*m.rows:][:kg*m.rows]
+			x, dy, dw := x[g*m.rows*m.line:], dy[(c.first*p.K+g*kg)*m.pixels:], dw[g*kg*m.rows+c.row:]
 			var beta float32
-			if accumulate || n > 0 {
+			if accumulate || c.first > 0 {
 				beta = 1
 			}
 			if m.pixels == 1 {
-				gemm.Gemm(true, false, kg, m.rows, images, 1, dy, p.K, x, m.image(), beta, dw, m.rows, rest)
+				gemm.Gemm(true, false, kg, m.rows, c.images, 1, dy, p.K, x, m.image(), beta, dw, m.rows, rest)
 				continue
 			}
-			for i := 0; i < images; i += d.images {
-				count := min(d.images, images-i)
+			for i := 0; i < c.images; i += d.images {
+				count := min(d.images, c.images-i)
 				a, lineA := dy[i*p.K*m.pixels:], m.pixels
 				if count > 1 {
-					d.gather(kg, count, p.K*m.pixels, a, wide)
+					if c.row == 0 {
+						d.gather(kg, count, p.K*m.pixels, a, wide)
+					}
 					a, lineA = wide, d.line
 				}
 				b, lineB := x[i*m.between:], m.line
@@ -304,7 +331,7 @@ func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 					d.gather(m.rows, count, m.between, b, tall)
 					b, lineB = tall, d.line
 				}
-				gemm.Gemm(false, true, kg, m.rows, count*m.pixels, 1, a, lineA, b, lineB, beta, dw, m.rows, rest)
+				gemm.Gemm(false, true, kg, c.rows, count*m.pixels, 1, a, lineA, b, lineB, beta, dw, m.rows, rest)
 				beta = 1
 			}
 		}

@@ -23,6 +23,7 @@ type tiles struct {
 	offsets          []int32   // byte offsets of its rows
 	weights          []float32
 	bias             []float32
+	adds             bool // to what is in y
 }
 
 // A plan is a product of out rows from in rows of so many pixels, from which follows how it is computed.
@@ -75,12 +76,11 @@ func panelElems(in int) int {
 	return (kernel.CeilDiv(in*kernel.Lanes(), kernel.Block) | 1) * kernel.Block
 }
 
-// scratch is the room for the offsets, a block of pixels and the packed weights, behind which packing writes
-// up to a square of vectors.
+// scratch is the room for the offsets and a block of pixels, enough for fewer rows, too.
 func (p *plan) scratch() int {
-	n := weightsScratch(p.in, p.out)
+	n := min(p.in, gemm.BlockK)
 	if p.packs() {
-		n += p.block() * panelElems(p.in)
+		n += max(blockElems, 2*panelElems(p.in))
 	}
 	return n
 }
@@ -94,35 +94,31 @@ func (p *plan) lanes() int {
 	return cost.TileLanes(pair*kernel.CeilDiv(p.pixels, kernel.Lanes()), pair*kernel.CeilDiv(p.pixels, narrow), p.in, p.out)
 }
 
-// newTiles packs the weights of out rows: element (o, i) is at o·row + i·col. Rows of the input are line apart.
-func newTiles(p plan, line int, w []float32, row, col int, room []float32) tiles {
+// newTiles is for r, whose weights it packs unless they are known. Rows of the input are line apart.
+func newTiles(p plan, line int, r *rows, weights, room []float32) tiles {
 	t := tiles{TileShape: gemm.TileOf(p.lanes()), in: p.in, out: p.out, pixels: p.pixels, line: line, block: p.block(), beside: p.beside(), fetches: p.fetches()}
 	step := line
 	if p.packs() {
 		n := t.block * panelElems(p.in)
 		t.packed, room, step = room[:n], room[n:], t.Lanes
 	}
-	t.packWeights(w, row, col, step, room)
+	t.bias, t.adds = r.bias, r.adds
+	t.offsets, t.weights = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), min(t.in, gemm.BlockK)), weights[r.place:]
+	for i := range t.offsets {
+		t.offsets[i] = int32(4 * i * step)
+	}
+	if !r.known {
+		t.packWeights(r)
+	}
 	return t
 }
 
-// weightsScratch is the room for packed weights and the offsets of the rows of x, behind which packing writes up to a square of
-// vectors.
-func weightsScratch(in, out int) int {
-	return min(in, gemm.BlockK) + in*out + kernel.Block*kernel.Block
-}
-
-// packWeights packs the weights, and notes the offsets of the rows of x, which are step elements apart.
-func (c *tiles) packWeights(w []float32, row, col, step int, room []float32) {
-	n := min(c.in, gemm.BlockK)
-	c.offsets, c.weights = unsafe.Slice((*int32)(unsafe.Pointer(&room[0])), n), room[n:]
-	for i := range c.offsets {
-		c.offsets[i] = int32(4 * i * step)
-	}
+// packWeights packs the weights of r.
+func (c *tiles) packWeights(r *rows) {
 	height := gemm.EvenRows(c.out, c.Rows)
 	for l := 0; l < c.in; l += gemm.BlockK {
 		k := min(gemm.BlockK, c.in-l)
-		gemm.PackPanels(c.TileShape, w[l*col:], row, col, c.out, k, height, c.weights[l*c.out:])
+		gemm.PackPanels(c.TileShape, r.weights[l*r.col:], r.row, r.col, c.out, k, height, c.weights[l*c.out:])
 	}
 }
 
@@ -161,7 +157,7 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 	}
 	for l := 0; l < c.in; l += gemm.BlockK {
 		t := gemm.Tile{K: min(gemm.BlockK, c.in-l), Off: &c.offsets[0], Ldc: 4 * c.outLine, Ahead: ahead, BNext: 4 * next, CNext: 8 * c.Lanes}
-		if l > 0 {
+		if c.adds || l > 0 {
 			t.Add = 1
 		}
 		for i := 0; i < c.out; i += step {
@@ -214,7 +210,7 @@ func (c *tiles) tiles(t *gemm.Tile, l, i, end int, y0, y1 []float32) {
 	height := gemm.EvenRows(c.out, c.Rows)
 	for ; i < end; i += height {
 		t.A, t.C0, t.C1 = &c.weights[l*c.out+i*t.K], &y0[i*c.outLine], &y1[i*c.outLine]
-		if t.Bias = nil; c.bias != nil && l == 0 {
+		if t.Bias = nil; c.bias != nil && t.Add == 0 { // what is added to began with it
 			t.Bias = &c.bias[i]
 		}
 		c.Run(min(height, end-i), t)

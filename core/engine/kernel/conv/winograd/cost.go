@@ -25,8 +25,9 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:   {picked: 0.994, pickedPixels: 0.513, pickedWeights: 15, halved: 1.66, pointSteps: 1.02, evaluated: 0.2, tilePoints: 0.15, spreadPixels: 1.1},
-	kernel.AVX512: {picked: 0.871, pickedPixels: 0.638, pickedWeights: 15.5, halved: 2.77, pointSteps: 1.1, evaluated: 0.16, tilePoints: 0.1, spreadPixels: 1.1},
+	kernel.AVX2:     {picked: 0.994, pickedPixels: 0.513, pickedWeights: 15, halved: 1.66, pointSteps: 1.02, evaluated: 0.2, tilePoints: 0.15, spreadPixels: 1.1},
+	cost.HalvedAVX2: {picked: 1.14, pickedPixels: 1.8, pickedWeights: 20, spreadPixels: 2.2, halved: 2.57, pointSteps: 1.66, evaluated: 0.4, tilePoints: 0.3},
+	kernel.AVX512:   {picked: 0.871, pickedPixels: 0.638, pickedWeights: 15.5, halved: 2.77, pointSteps: 1.1, evaluated: 0.16, tilePoints: 0.1, spreadPixels: 1.1},
 }
 
 // Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none, and weight
@@ -80,8 +81,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 
 // LanesRates is the cycles of what LanesGradWeight does.
 var LanesRates = cost.Rates{
-	kernel.AVX2:   {tapSteps: 0.94, tapCalls: 12.4, frameRows: 5.51, transposed: 0.353, tapSums: 1.7},
-	kernel.AVX512: {tapSteps: 0.924, tapCalls: 17.4, frameRows: 12.6, transposed: 0.362, tapSums: 1.7},
+	kernel.AVX2:     {tapSteps: 0.94, tapCalls: 12.4, frameRows: 5.51, transposed: 0.353, tapSums: 1.7},
+	cost.HalvedAVX2: {tapSteps: 2.07, tapCalls: 86.6, frameRows: 8, transposed: 1.44, tapSums: 3},
+	kernel.AVX512:   {tapSteps: 0.924, tapCalls: 17.4, frameRows: 12.6, transposed: 0.362, tapSums: 1.7},
 }
 
 // LanesTerms counts what LanesGradWeight does.

@@ -151,7 +151,7 @@ func vecTapSums3x1(pointTile *pointTile) {
 
 // vecTapSums3x2 multiplies rows, 4 bytes apart, with 2 blocks of 16, 3 rows at a time.
 func vecTapSums3x2(pointTile *pointTile) {
-	kernel.NoVectors()
+	tapSums3x2NEON(pointTile)
 }
 
 // vecTapSums4x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 4 rows at a time.

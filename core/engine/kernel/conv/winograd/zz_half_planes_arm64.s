@@ -21,61 +21,61 @@ row:
 	MOVD	R13, R3
 	ADD	R7<<0, R3, R2
 	PRFM	0(R2), PLDL2KEEP
+	ADD	R12<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<2, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
 	FMOVQ	0(R3), F0
 	WORD	$0x0e21780b // fcvtl v11.4s, v0.4h
 	WORD	$0x4e21780a // fcvtl2 v10.4s, v0.8h
 	VAND	V21.B16, V11.B16, V11.B16
 	VAND	V20.B16, V10.B16, V10.B16
-	ADD	R12<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<0, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
 	VAND	V21.B16, V3.B16, V3.B16
 	VAND	V20.B16, V2.B16, V2.B16
-	ADD	R12<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<1, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	VAND	V21.B16, V1.B16, V1.B16
 	VAND	V20.B16, V0.B16, V0.B16
-	ADD	R6<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e217891 // fcvtl v17.4s, v4.4h
 	WORD	$0x4e217890 // fcvtl2 v16.4s, v4.8h
 	VAND	V21.B16, V17.B16, V17.B16
 	VAND	V20.B16, V16.B16, V16.B16
-	ADD	R12<<2, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<2, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e217889 // fcvtl v9.4s, v4.4h
 	WORD	$0x4e217888 // fcvtl2 v8.4s, v4.8h
 	VAND	V21.B16, V9.B16, V9.B16
 	VAND	V20.B16, V8.B16, V8.B16
-	ADD	R5<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R5<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e21788f // fcvtl v15.4s, v4.4h
 	WORD	$0x4e21788e // fcvtl2 v14.4s, v4.8h
 	VAND	V21.B16, V15.B16, V15.B16
 	VAND	V20.B16, V14.B16, V14.B16
-	ADD	R6<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<1, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e217887 // fcvtl v7.4s, v4.4h
 	WORD	$0x4e217886 // fcvtl2 v6.4s, v4.8h
 	VAND	V21.B16, V7.B16, V7.B16
 	VAND	V20.B16, V6.B16, V6.B16
-	ADD	R4<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R4<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e21788d // fcvtl v13.4s, v4.4h
@@ -137,61 +137,61 @@ row:
 	MOVD	R1, R3
 	ADD	R7<<0, R3, R2
 	PRFM	0(R2), PLDL2KEEP
+	ADD	R12<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<2, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
 	FMOVQ	0(R3), F0
 	WORD	$0x0e21780b // fcvtl v11.4s, v0.4h
 	WORD	$0x4e21780a // fcvtl2 v10.4s, v0.8h
 	VAND	V21.B16, V11.B16, V11.B16
 	VAND	V20.B16, V10.B16, V10.B16
-	ADD	R12<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<0, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
 	VAND	V21.B16, V3.B16, V3.B16
 	VAND	V20.B16, V2.B16, V2.B16
-	ADD	R12<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<1, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	VAND	V21.B16, V1.B16, V1.B16
 	VAND	V20.B16, V0.B16, V0.B16
-	ADD	R6<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e217891 // fcvtl v17.4s, v4.4h
 	WORD	$0x4e217890 // fcvtl2 v16.4s, v4.8h
 	VAND	V21.B16, V17.B16, V17.B16
 	VAND	V20.B16, V16.B16, V16.B16
-	ADD	R12<<2, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<2, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e217889 // fcvtl v9.4s, v4.4h
 	WORD	$0x4e217888 // fcvtl2 v8.4s, v4.8h
 	VAND	V21.B16, V9.B16, V9.B16
 	VAND	V20.B16, V8.B16, V8.B16
-	ADD	R5<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R5<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e21788f // fcvtl v15.4s, v4.4h
 	WORD	$0x4e21788e // fcvtl2 v14.4s, v4.8h
 	VAND	V21.B16, V15.B16, V15.B16
 	VAND	V20.B16, V14.B16, V14.B16
-	ADD	R6<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<1, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e217887 // fcvtl v7.4s, v4.4h
 	WORD	$0x4e217886 // fcvtl2 v6.4s, v4.8h
 	VAND	V21.B16, V7.B16, V7.B16
 	VAND	V20.B16, V6.B16, V6.B16
-	ADD	R4<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R4<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x0e21788d // fcvtl v13.4s, v4.4h
@@ -253,49 +253,50 @@ row:
 	CMPW	$0, R0
 	BEQ	next
 	MOVD	R13, R3
-	FMOVQ	16(R3), F0
+	ADD	$16, R3, R3
+	FMOVQ	0(R3), F0
 	WORD	$0x0e21780b // fcvtl v11.4s, v0.4h
 	WORD	$0x4e21780a // fcvtl2 v10.4s, v0.8h
 	VAND	V19.B16, V11.B16, V11.B16
 	VAND	V18.B16, V10.B16, V10.B16
 	ADD	R12<<0, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
 	VAND	V19.B16, V3.B16, V3.B16
 	VAND	V18.B16, V2.B16, V2.B16
 	ADD	R12<<1, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	VAND	V19.B16, V1.B16, V1.B16
 	VAND	V18.B16, V0.B16, V0.B16
 	ADD	R6<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e217891 // fcvtl v17.4s, v4.4h
 	WORD	$0x4e217890 // fcvtl2 v16.4s, v4.8h
 	VAND	V19.B16, V17.B16, V17.B16
 	VAND	V18.B16, V16.B16, V16.B16
 	ADD	R12<<2, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e217889 // fcvtl v9.4s, v4.4h
 	WORD	$0x4e217888 // fcvtl2 v8.4s, v4.8h
 	VAND	V19.B16, V9.B16, V9.B16
 	VAND	V18.B16, V8.B16, V8.B16
 	ADD	R5<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e21788f // fcvtl v15.4s, v4.4h
 	WORD	$0x4e21788e // fcvtl2 v14.4s, v4.8h
 	VAND	V19.B16, V15.B16, V15.B16
 	VAND	V18.B16, V14.B16, V14.B16
 	ADD	R6<<1, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e217887 // fcvtl v7.4s, v4.4h
 	WORD	$0x4e217886 // fcvtl2 v6.4s, v4.8h
 	VAND	V19.B16, V7.B16, V7.B16
 	VAND	V18.B16, V6.B16, V6.B16
 	ADD	R4<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e21788d // fcvtl v13.4s, v4.4h
 	WORD	$0x4e21788c // fcvtl2 v12.4s, v4.8h
 	VAND	V19.B16, V13.B16, V13.B16
@@ -352,49 +353,50 @@ row:
 	FSTPQ	(F1, F0), 896(R9)
 	FSTPQ	(F13, F12), 960(R9)
 	MOVD	R1, R3
-	FMOVQ	16(R3), F0
+	ADD	$16, R3, R3
+	FMOVQ	0(R3), F0
 	WORD	$0x0e21780b // fcvtl v11.4s, v0.4h
 	WORD	$0x4e21780a // fcvtl2 v10.4s, v0.8h
 	VAND	V19.B16, V11.B16, V11.B16
 	VAND	V18.B16, V10.B16, V10.B16
 	ADD	R12<<0, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
 	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
 	VAND	V19.B16, V3.B16, V3.B16
 	VAND	V18.B16, V2.B16, V2.B16
 	ADD	R12<<1, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
 	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
 	VAND	V19.B16, V1.B16, V1.B16
 	VAND	V18.B16, V0.B16, V0.B16
 	ADD	R6<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e217891 // fcvtl v17.4s, v4.4h
 	WORD	$0x4e217890 // fcvtl2 v16.4s, v4.8h
 	VAND	V19.B16, V17.B16, V17.B16
 	VAND	V18.B16, V16.B16, V16.B16
 	ADD	R12<<2, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e217889 // fcvtl v9.4s, v4.4h
 	WORD	$0x4e217888 // fcvtl2 v8.4s, v4.8h
 	VAND	V19.B16, V9.B16, V9.B16
 	VAND	V18.B16, V8.B16, V8.B16
 	ADD	R5<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e21788f // fcvtl v15.4s, v4.4h
 	WORD	$0x4e21788e // fcvtl2 v14.4s, v4.8h
 	VAND	V19.B16, V15.B16, V15.B16
 	VAND	V18.B16, V14.B16, V14.B16
 	ADD	R6<<1, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e217887 // fcvtl v7.4s, v4.4h
 	WORD	$0x4e217886 // fcvtl2 v6.4s, v4.8h
 	VAND	V19.B16, V7.B16, V7.B16
 	VAND	V18.B16, V6.B16, V6.B16
 	ADD	R4<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x0e21788d // fcvtl v13.4s, v4.4h
 	WORD	$0x4e21788c // fcvtl2 v12.4s, v4.8h
 	VAND	V19.B16, V13.B16, V13.B16
@@ -471,83 +473,7 @@ TEXT ·lanesToF16PlanesNEON(SB), NOSPLIT, $0-64
 	ADD	R9<<1, R6, R5
 	ADD	R9<<1, R5, R4
 row:
-	FLDPQ	0(R12), (F6, F4)
-	FLDPQ	0(R14), (F1, F0)
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FLDPQ	64(R12), (F13, F12)
-	FLDPQ	0(R14), (F1, F0)
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FLDPQ	128(R12), (F11, F10)
-	FLDPQ	0(R14), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FLDPQ	192(R12), (F2, F0)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	FLDPQ	256(R12), (F15, F14)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	FLDPQ	320(R12), (F9, F8)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	FLDPQ	384(R12), (F7, F5)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	FLDPQ	448(R12), (F18, F17)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d652 // fadd v18.4s, v18.4s, v3.4s
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
 	MOVD	R10, R3
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	MOVD	R9, R1
 	LSL	$4, R1, R1
 	ADD	R3, R1, R1
@@ -568,40 +494,115 @@ row:
 	PRFM	0(R0), PLDL2KEEP
 	MOVWU	28(R7), R0
 	CMPW	$0, R0
-	BEQ	pieces00
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
-	FMOVQ	F10, 0(R3)
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
-	ADD	R9<<0, R3, R0
-	FMOVQ	F8, 0(R0)
+	BEQ	some00
+	FLDPQ	0(R12), (F17, F16)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	64(R12), (F15, F14)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	128(R12), (F13, F12)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	192(R12), (F11, F10)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	256(R12), (F9, F8)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	320(R12), (F7, F6)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	384(R12), (F5, F4)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	448(R12), (F3, F2)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
 	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
 	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
-	ADD	R9<<1, R3, R0
-	FMOVQ	F6, 0(R0)
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
-	ADD	R6<<0, R3, R0
-	FMOVQ	F4, 0(R0)
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
-	ADD	R9<<2, R3, R0
-	FMOVQ	F14, 0(R0)
+	FMOVQ	F6, 0(R3)
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
+	ADD	R9<<0, R3, R0
+	FMOVQ	F7, 0(R0)
 	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
-	ADD	R5<<0, R3, R0
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
+	ADD	R9<<1, R3, R0
 	FMOVQ	F16, 0(R0)
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
+	ADD	R6<<0, R3, R0
+	FMOVQ	F11, 0(R0)
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
+	ADD	R9<<2, R3, R0
+	FMOVQ	F15, 0(R0)
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
+	ADD	R5<<0, R3, R0
+	FMOVQ	F9, 0(R0)
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R0
-	FMOVQ	F12, 0(R0)
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	FMOVQ	F13, 0(R0)
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	stored00
-pieces00:
+some00:
 	FLDPQ	0(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -622,300 +623,299 @@ pieces00:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
+	FLDPQ	0(R12), (F17, F16)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	64(R12), (F15, F14)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	128(R12), (F13, F12)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	192(R12), (F11, F10)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	256(R12), (F9, F8)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	320(R12), (F7, F6)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	384(R12), (F5, F4)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	448(R12), (F3, F2)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
+	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
+	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
 	MOVD	R3, R1
 	CMP	$8, R2
 	BNE	halves1
-	FMOVQ	F10, 0(R1)
+	FMOVQ	F6, 0(R1)
 	B	storedHalves1
 halves1:
 	TST	$4, R2
 	BEQ	withoutHalves4_1
-	FMOVD	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
+	FMOVD	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$8, V5.B16, V6.B16, V6.B16
 	ADD	$8, R1, R1
 withoutHalves4_1:
 	TST	$2, R2
 	BEQ	withoutHalves2_1
-	FMOVS	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V10.B16, V10.B16
+	FMOVS	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$4, V5.B16, V6.B16, V6.B16
 	ADD	$4, R1, R1
 withoutHalves2_1:
 	TST	$1, R2
 	BEQ	storedHalves1
-	FMOVS	F10, R0
+	FMOVS	F6, R0
 	MOVH	R0, 0(R1)
 storedHalves1:
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
 	ADD	R9<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves2
-	FMOVQ	F8, 0(R1)
+	FMOVQ	F7, 0(R1)
 	B	storedHalves2
 halves2:
 	TST	$4, R2
 	BEQ	withoutHalves4_2
-	FMOVD	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
+	FMOVD	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$8, V4.B16, V7.B16, V7.B16
 	ADD	$8, R1, R1
 withoutHalves4_2:
 	TST	$2, R2
 	BEQ	withoutHalves2_2
-	FMOVS	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V8.B16, V8.B16
+	FMOVS	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$4, V4.B16, V7.B16, V7.B16
 	ADD	$4, R1, R1
 withoutHalves2_2:
 	TST	$1, R2
 	BEQ	storedHalves2
-	FMOVS	F8, R0
+	FMOVS	F7, R0
 	MOVH	R0, 0(R1)
 storedHalves2:
-	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
-	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
+	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
 	ADD	R9<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves3
-	FMOVQ	F6, 0(R1)
+	FMOVQ	F16, 0(R1)
 	B	storedHalves3
 halves3:
 	TST	$4, R2
 	BEQ	withoutHalves4_3
-	FMOVD	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
+	FMOVD	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	$8, R1, R1
 withoutHalves4_3:
 	TST	$2, R2
 	BEQ	withoutHalves2_3
-	FMOVS	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V6.B16, V6.B16
+	FMOVS	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$4, V1.B16, V16.B16, V16.B16
 	ADD	$4, R1, R1
 withoutHalves2_3:
 	TST	$1, R2
 	BEQ	storedHalves3
-	FMOVS	F6, R0
+	FMOVS	F16, R0
 	MOVH	R0, 0(R1)
 storedHalves3:
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
 	ADD	R6<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves4
-	FMOVQ	F4, 0(R1)
+	FMOVQ	F11, 0(R1)
 	B	storedHalves4
 halves4:
 	TST	$4, R2
 	BEQ	withoutHalves4_4
-	FMOVD	F4, 0(R1)
+	FMOVD	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
+	VEXT	$8, V0.B16, V11.B16, V11.B16
 	ADD	$8, R1, R1
 withoutHalves4_4:
 	TST	$2, R2
 	BEQ	withoutHalves2_4
-	FMOVS	F4, 0(R1)
+	FMOVS	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V4.B16, V4.B16
+	VEXT	$4, V0.B16, V11.B16, V11.B16
 	ADD	$4, R1, R1
 withoutHalves2_4:
 	TST	$1, R2
 	BEQ	storedHalves4
-	FMOVS	F4, R0
+	FMOVS	F11, R0
 	MOVH	R0, 0(R1)
 storedHalves4:
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
 	ADD	R9<<2, R3, R1
 	CMP	$8, R2
 	BNE	halves5
-	FMOVQ	F14, 0(R1)
+	FMOVQ	F15, 0(R1)
 	B	storedHalves5
 halves5:
 	TST	$4, R2
 	BEQ	withoutHalves4_5
-	FMOVD	F14, 0(R1)
+	FMOVD	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V14.B16, V14.B16
+	VEXT	$8, V0.B16, V15.B16, V15.B16
 	ADD	$8, R1, R1
 withoutHalves4_5:
 	TST	$2, R2
 	BEQ	withoutHalves2_5
-	FMOVS	F14, 0(R1)
+	FMOVS	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V14.B16, V14.B16
+	VEXT	$4, V0.B16, V15.B16, V15.B16
 	ADD	$4, R1, R1
 withoutHalves2_5:
 	TST	$1, R2
 	BEQ	storedHalves5
-	FMOVS	F14, R0
+	FMOVS	F15, R0
 	MOVH	R0, 0(R1)
 storedHalves5:
-	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
 	ADD	R5<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves6
-	FMOVQ	F16, 0(R1)
+	FMOVQ	F9, 0(R1)
 	B	storedHalves6
 halves6:
 	TST	$4, R2
 	BEQ	withoutHalves4_6
-	FMOVD	F16, 0(R1)
+	FMOVD	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
+	VEXT	$8, V0.B16, V9.B16, V9.B16
 	ADD	$8, R1, R1
 withoutHalves4_6:
 	TST	$2, R2
 	BEQ	withoutHalves2_6
-	FMOVS	F16, 0(R1)
+	FMOVS	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V16.B16, V16.B16
+	VEXT	$4, V0.B16, V9.B16, V9.B16
 	ADD	$4, R1, R1
 withoutHalves2_6:
 	TST	$1, R2
 	BEQ	storedHalves6
-	FMOVS	F16, R0
+	FMOVS	F9, R0
 	MOVH	R0, 0(R1)
 storedHalves6:
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves7
-	FMOVQ	F12, 0(R1)
+	FMOVQ	F13, 0(R1)
 	B	storedHalves7
 halves7:
 	TST	$4, R2
 	BEQ	withoutHalves4_7
-	FMOVD	F12, 0(R1)
+	FMOVD	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R1, R1
 withoutHalves4_7:
 	TST	$2, R2
 	BEQ	withoutHalves2_7
-	FMOVS	F12, 0(R1)
+	FMOVS	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V12.B16, V12.B16
+	VEXT	$4, V0.B16, V13.B16, V13.B16
 	ADD	$4, R1, R1
 withoutHalves2_7:
 	TST	$1, R2
 	BEQ	storedHalves7
-	FMOVS	F12, R0
+	FMOVS	F13, R0
 	MOVH	R0, 0(R1)
 storedHalves7:
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
 	CMP	$8, R2
 	BNE	halves8
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	storedHalves8
 halves8:
 	TST	$4, R2
 	BEQ	withoutHalves4_8
-	FMOVD	F18, 0(R0)
+	FMOVD	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
+	VEXT	$8, V0.B16, V3.B16, V3.B16
 	ADD	$8, R0, R0
 withoutHalves4_8:
 	TST	$2, R2
 	BEQ	withoutHalves2_8
-	FMOVS	F18, 0(R0)
+	FMOVS	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V18.B16, V18.B16
+	VEXT	$4, V0.B16, V3.B16, V3.B16
 	ADD	$4, R0, R0
 withoutHalves2_8:
 	TST	$1, R2
 	BEQ	storedHalves8
-	FMOVS	F18, R1
+	FMOVS	F3, R1
 	MOVH	R1, 0(R0)
 storedHalves8:
 stored00:
-	FLDPQ	32(R12), (F6, F4)
-	FLDPQ	32(R14), (F1, F0)
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FLDPQ	96(R12), (F13, F12)
-	FLDPQ	32(R14), (F1, F0)
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FLDPQ	160(R12), (F11, F10)
-	FLDPQ	32(R14), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FLDPQ	224(R12), (F2, F0)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	FLDPQ	288(R12), (F15, F14)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	FLDPQ	352(R12), (F9, F8)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	FLDPQ	416(R12), (F7, F5)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	FLDPQ	480(R12), (F18, F17)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d652 // fadd v18.4s, v18.4s, v3.4s
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
 	ADD	R9<<3, R10, R3
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	MOVD	R9, R1
 	LSL	$4, R1, R1
 	ADD	R3, R1, R1
@@ -936,40 +936,115 @@ stored00:
 	PRFM	0(R0), PLDL2KEEP
 	MOVWU	28(R7), R0
 	CMPW	$0, R0
-	BEQ	pieces10
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
-	FMOVQ	F10, 0(R3)
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
-	ADD	R9<<0, R3, R0
-	FMOVQ	F8, 0(R0)
+	BEQ	some10
+	FLDPQ	32(R12), (F17, F16)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	96(R12), (F15, F14)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	160(R12), (F13, F12)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	224(R12), (F11, F10)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	288(R12), (F9, F8)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	352(R12), (F7, F6)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	416(R12), (F5, F4)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	480(R12), (F3, F2)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
 	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
 	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
-	ADD	R9<<1, R3, R0
-	FMOVQ	F6, 0(R0)
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
-	ADD	R6<<0, R3, R0
-	FMOVQ	F4, 0(R0)
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
-	ADD	R9<<2, R3, R0
-	FMOVQ	F14, 0(R0)
+	FMOVQ	F6, 0(R3)
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
+	ADD	R9<<0, R3, R0
+	FMOVQ	F7, 0(R0)
 	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
-	ADD	R5<<0, R3, R0
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
+	ADD	R9<<1, R3, R0
 	FMOVQ	F16, 0(R0)
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
+	ADD	R6<<0, R3, R0
+	FMOVQ	F11, 0(R0)
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
+	ADD	R9<<2, R3, R0
+	FMOVQ	F15, 0(R0)
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
+	ADD	R5<<0, R3, R0
+	FMOVQ	F9, 0(R0)
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R0
-	FMOVQ	F12, 0(R0)
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	FMOVQ	F13, 0(R0)
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	stored10
-pieces10:
+some10:
 	FLDPQ	0(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -990,340 +1065,414 @@ pieces10:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
+	FLDPQ	32(R12), (F17, F16)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	96(R12), (F15, F14)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	160(R12), (F13, F12)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	224(R12), (F11, F10)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	288(R12), (F9, F8)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	352(R12), (F7, F6)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	416(R12), (F5, F4)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	480(R12), (F3, F2)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
+	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
+	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
 	MOVD	R3, R1
 	CMP	$8, R2
 	BNE	halves9
-	FMOVQ	F10, 0(R1)
+	FMOVQ	F6, 0(R1)
 	B	storedHalves9
 halves9:
 	TST	$4, R2
 	BEQ	withoutHalves4_9
-	FMOVD	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
+	FMOVD	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$8, V5.B16, V6.B16, V6.B16
 	ADD	$8, R1, R1
 withoutHalves4_9:
 	TST	$2, R2
 	BEQ	withoutHalves2_9
-	FMOVS	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V10.B16, V10.B16
+	FMOVS	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$4, V5.B16, V6.B16, V6.B16
 	ADD	$4, R1, R1
 withoutHalves2_9:
 	TST	$1, R2
 	BEQ	storedHalves9
-	FMOVS	F10, R0
+	FMOVS	F6, R0
 	MOVH	R0, 0(R1)
 storedHalves9:
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
 	ADD	R9<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves10
-	FMOVQ	F8, 0(R1)
+	FMOVQ	F7, 0(R1)
 	B	storedHalves10
 halves10:
 	TST	$4, R2
 	BEQ	withoutHalves4_10
-	FMOVD	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
+	FMOVD	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$8, V4.B16, V7.B16, V7.B16
 	ADD	$8, R1, R1
 withoutHalves4_10:
 	TST	$2, R2
 	BEQ	withoutHalves2_10
-	FMOVS	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V8.B16, V8.B16
+	FMOVS	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$4, V4.B16, V7.B16, V7.B16
 	ADD	$4, R1, R1
 withoutHalves2_10:
 	TST	$1, R2
 	BEQ	storedHalves10
-	FMOVS	F8, R0
+	FMOVS	F7, R0
 	MOVH	R0, 0(R1)
 storedHalves10:
-	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
-	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
+	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
 	ADD	R9<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves11
-	FMOVQ	F6, 0(R1)
+	FMOVQ	F16, 0(R1)
 	B	storedHalves11
 halves11:
 	TST	$4, R2
 	BEQ	withoutHalves4_11
-	FMOVD	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
+	FMOVD	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	$8, R1, R1
 withoutHalves4_11:
 	TST	$2, R2
 	BEQ	withoutHalves2_11
-	FMOVS	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V6.B16, V6.B16
+	FMOVS	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$4, V1.B16, V16.B16, V16.B16
 	ADD	$4, R1, R1
 withoutHalves2_11:
 	TST	$1, R2
 	BEQ	storedHalves11
-	FMOVS	F6, R0
+	FMOVS	F16, R0
 	MOVH	R0, 0(R1)
 storedHalves11:
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
 	ADD	R6<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves12
-	FMOVQ	F4, 0(R1)
+	FMOVQ	F11, 0(R1)
 	B	storedHalves12
 halves12:
 	TST	$4, R2
 	BEQ	withoutHalves4_12
-	FMOVD	F4, 0(R1)
+	FMOVD	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
+	VEXT	$8, V0.B16, V11.B16, V11.B16
 	ADD	$8, R1, R1
 withoutHalves4_12:
 	TST	$2, R2
 	BEQ	withoutHalves2_12
-	FMOVS	F4, 0(R1)
+	FMOVS	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V4.B16, V4.B16
+	VEXT	$4, V0.B16, V11.B16, V11.B16
 	ADD	$4, R1, R1
 withoutHalves2_12:
 	TST	$1, R2
 	BEQ	storedHalves12
-	FMOVS	F4, R0
+	FMOVS	F11, R0
 	MOVH	R0, 0(R1)
 storedHalves12:
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
 	ADD	R9<<2, R3, R1
 	CMP	$8, R2
 	BNE	halves13
-	FMOVQ	F14, 0(R1)
+	FMOVQ	F15, 0(R1)
 	B	storedHalves13
 halves13:
 	TST	$4, R2
 	BEQ	withoutHalves4_13
-	FMOVD	F14, 0(R1)
+	FMOVD	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V14.B16, V14.B16
+	VEXT	$8, V0.B16, V15.B16, V15.B16
 	ADD	$8, R1, R1
 withoutHalves4_13:
 	TST	$2, R2
 	BEQ	withoutHalves2_13
-	FMOVS	F14, 0(R1)
+	FMOVS	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V14.B16, V14.B16
+	VEXT	$4, V0.B16, V15.B16, V15.B16
 	ADD	$4, R1, R1
 withoutHalves2_13:
 	TST	$1, R2
 	BEQ	storedHalves13
-	FMOVS	F14, R0
+	FMOVS	F15, R0
 	MOVH	R0, 0(R1)
 storedHalves13:
-	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
 	ADD	R5<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves14
-	FMOVQ	F16, 0(R1)
+	FMOVQ	F9, 0(R1)
 	B	storedHalves14
 halves14:
 	TST	$4, R2
 	BEQ	withoutHalves4_14
-	FMOVD	F16, 0(R1)
+	FMOVD	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
+	VEXT	$8, V0.B16, V9.B16, V9.B16
 	ADD	$8, R1, R1
 withoutHalves4_14:
 	TST	$2, R2
 	BEQ	withoutHalves2_14
-	FMOVS	F16, 0(R1)
+	FMOVS	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V16.B16, V16.B16
+	VEXT	$4, V0.B16, V9.B16, V9.B16
 	ADD	$4, R1, R1
 withoutHalves2_14:
 	TST	$1, R2
 	BEQ	storedHalves14
-	FMOVS	F16, R0
+	FMOVS	F9, R0
 	MOVH	R0, 0(R1)
 storedHalves14:
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves15
-	FMOVQ	F12, 0(R1)
+	FMOVQ	F13, 0(R1)
 	B	storedHalves15
 halves15:
 	TST	$4, R2
 	BEQ	withoutHalves4_15
-	FMOVD	F12, 0(R1)
+	FMOVD	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R1, R1
 withoutHalves4_15:
 	TST	$2, R2
 	BEQ	withoutHalves2_15
-	FMOVS	F12, 0(R1)
+	FMOVS	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V12.B16, V12.B16
+	VEXT	$4, V0.B16, V13.B16, V13.B16
 	ADD	$4, R1, R1
 withoutHalves2_15:
 	TST	$1, R2
 	BEQ	storedHalves15
-	FMOVS	F12, R0
+	FMOVS	F13, R0
 	MOVH	R0, 0(R1)
 storedHalves15:
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
 	CMP	$8, R2
 	BNE	halves16
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	storedHalves16
 halves16:
 	TST	$4, R2
 	BEQ	withoutHalves4_16
-	FMOVD	F18, 0(R0)
+	FMOVD	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
+	VEXT	$8, V0.B16, V3.B16, V3.B16
 	ADD	$8, R0, R0
 withoutHalves4_16:
 	TST	$2, R2
 	BEQ	withoutHalves2_16
-	FMOVS	F18, 0(R0)
+	FMOVS	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V18.B16, V18.B16
+	VEXT	$4, V0.B16, V3.B16, V3.B16
 	ADD	$4, R0, R0
 withoutHalves2_16:
 	TST	$1, R2
 	BEQ	storedHalves16
-	FMOVS	F18, R1
+	FMOVS	F3, R1
 	MOVH	R1, 0(R0)
 storedHalves16:
 stored10:
 	MOVWU	32(R7), R0
 	CMPW	$0, R0
 	BEQ	next
-	FLDPQ	512(R12), (F6, F4)
-	FLDPQ	0(R14), (F1, F0)
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FLDPQ	576(R12), (F13, F12)
-	FLDPQ	0(R14), (F1, F0)
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FLDPQ	640(R12), (F11, F10)
-	FLDPQ	0(R14), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FLDPQ	704(R12), (F2, F0)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	FLDPQ	768(R12), (F15, F14)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	FLDPQ	832(R12), (F9, F8)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	FLDPQ	896(R12), (F7, F5)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	FLDPQ	960(R12), (F18, F17)
-	FLDPQ	0(R14), (F3, F1)
-	WORD	$0x4e23d652 // fadd v18.4s, v18.4s, v3.4s
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
 	MOVD	R10, R3
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	ADD	$16, R3, R3
 	MOVWU	60(R7), R0
 	CMPW	$0, R0
-	BEQ	pieces01
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
-	FMOVQ	F10, 0(R3)
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
-	ADD	R9<<0, R3, R0
-	FMOVQ	F8, 0(R0)
+	BEQ	some01
+	FLDPQ	512(R12), (F17, F16)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	576(R12), (F15, F14)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	640(R12), (F13, F12)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	704(R12), (F11, F10)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	768(R12), (F9, F8)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	832(R12), (F7, F6)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	896(R12), (F5, F4)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	960(R12), (F3, F2)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
 	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
 	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
-	ADD	R9<<1, R3, R0
-	FMOVQ	F6, 0(R0)
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
-	ADD	R6<<0, R3, R0
-	FMOVQ	F4, 0(R0)
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
-	ADD	R9<<2, R3, R0
-	FMOVQ	F14, 0(R0)
+	FMOVQ	F6, 0(R3)
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
+	ADD	R9<<0, R3, R0
+	FMOVQ	F7, 0(R0)
 	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
-	ADD	R5<<0, R3, R0
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
+	ADD	R9<<1, R3, R0
 	FMOVQ	F16, 0(R0)
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
+	ADD	R6<<0, R3, R0
+	FMOVQ	F11, 0(R0)
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
+	ADD	R9<<2, R3, R0
+	FMOVQ	F15, 0(R0)
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
+	ADD	R5<<0, R3, R0
+	FMOVQ	F9, 0(R0)
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R0
-	FMOVQ	F12, 0(R0)
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	FMOVQ	F13, 0(R0)
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	stored01
-pieces01:
+some01:
 	FLDPQ	32(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -1344,337 +1493,411 @@ pieces01:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
+	FLDPQ	512(R12), (F17, F16)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	576(R12), (F15, F14)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	640(R12), (F13, F12)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	704(R12), (F11, F10)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	768(R12), (F9, F8)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	832(R12), (F7, F6)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	896(R12), (F5, F4)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	960(R12), (F3, F2)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
+	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
+	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
 	MOVD	R3, R1
 	CMP	$8, R2
 	BNE	halves17
-	FMOVQ	F10, 0(R1)
+	FMOVQ	F6, 0(R1)
 	B	storedHalves17
 halves17:
 	TST	$4, R2
 	BEQ	withoutHalves4_17
-	FMOVD	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
+	FMOVD	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$8, V5.B16, V6.B16, V6.B16
 	ADD	$8, R1, R1
 withoutHalves4_17:
 	TST	$2, R2
 	BEQ	withoutHalves2_17
-	FMOVS	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V10.B16, V10.B16
+	FMOVS	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$4, V5.B16, V6.B16, V6.B16
 	ADD	$4, R1, R1
 withoutHalves2_17:
 	TST	$1, R2
 	BEQ	storedHalves17
-	FMOVS	F10, R0
+	FMOVS	F6, R0
 	MOVH	R0, 0(R1)
 storedHalves17:
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
 	ADD	R9<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves18
-	FMOVQ	F8, 0(R1)
+	FMOVQ	F7, 0(R1)
 	B	storedHalves18
 halves18:
 	TST	$4, R2
 	BEQ	withoutHalves4_18
-	FMOVD	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
+	FMOVD	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$8, V4.B16, V7.B16, V7.B16
 	ADD	$8, R1, R1
 withoutHalves4_18:
 	TST	$2, R2
 	BEQ	withoutHalves2_18
-	FMOVS	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V8.B16, V8.B16
+	FMOVS	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$4, V4.B16, V7.B16, V7.B16
 	ADD	$4, R1, R1
 withoutHalves2_18:
 	TST	$1, R2
 	BEQ	storedHalves18
-	FMOVS	F8, R0
+	FMOVS	F7, R0
 	MOVH	R0, 0(R1)
 storedHalves18:
-	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
-	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
+	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
 	ADD	R9<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves19
-	FMOVQ	F6, 0(R1)
+	FMOVQ	F16, 0(R1)
 	B	storedHalves19
 halves19:
 	TST	$4, R2
 	BEQ	withoutHalves4_19
-	FMOVD	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
+	FMOVD	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	$8, R1, R1
 withoutHalves4_19:
 	TST	$2, R2
 	BEQ	withoutHalves2_19
-	FMOVS	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V6.B16, V6.B16
+	FMOVS	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$4, V1.B16, V16.B16, V16.B16
 	ADD	$4, R1, R1
 withoutHalves2_19:
 	TST	$1, R2
 	BEQ	storedHalves19
-	FMOVS	F6, R0
+	FMOVS	F16, R0
 	MOVH	R0, 0(R1)
 storedHalves19:
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
 	ADD	R6<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves20
-	FMOVQ	F4, 0(R1)
+	FMOVQ	F11, 0(R1)
 	B	storedHalves20
 halves20:
 	TST	$4, R2
 	BEQ	withoutHalves4_20
-	FMOVD	F4, 0(R1)
+	FMOVD	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
+	VEXT	$8, V0.B16, V11.B16, V11.B16
 	ADD	$8, R1, R1
 withoutHalves4_20:
 	TST	$2, R2
 	BEQ	withoutHalves2_20
-	FMOVS	F4, 0(R1)
+	FMOVS	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V4.B16, V4.B16
+	VEXT	$4, V0.B16, V11.B16, V11.B16
 	ADD	$4, R1, R1
 withoutHalves2_20:
 	TST	$1, R2
 	BEQ	storedHalves20
-	FMOVS	F4, R0
+	FMOVS	F11, R0
 	MOVH	R0, 0(R1)
 storedHalves20:
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
 	ADD	R9<<2, R3, R1
 	CMP	$8, R2
 	BNE	halves21
-	FMOVQ	F14, 0(R1)
+	FMOVQ	F15, 0(R1)
 	B	storedHalves21
 halves21:
 	TST	$4, R2
 	BEQ	withoutHalves4_21
-	FMOVD	F14, 0(R1)
+	FMOVD	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V14.B16, V14.B16
+	VEXT	$8, V0.B16, V15.B16, V15.B16
 	ADD	$8, R1, R1
 withoutHalves4_21:
 	TST	$2, R2
 	BEQ	withoutHalves2_21
-	FMOVS	F14, 0(R1)
+	FMOVS	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V14.B16, V14.B16
+	VEXT	$4, V0.B16, V15.B16, V15.B16
 	ADD	$4, R1, R1
 withoutHalves2_21:
 	TST	$1, R2
 	BEQ	storedHalves21
-	FMOVS	F14, R0
+	FMOVS	F15, R0
 	MOVH	R0, 0(R1)
 storedHalves21:
-	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
 	ADD	R5<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves22
-	FMOVQ	F16, 0(R1)
+	FMOVQ	F9, 0(R1)
 	B	storedHalves22
 halves22:
 	TST	$4, R2
 	BEQ	withoutHalves4_22
-	FMOVD	F16, 0(R1)
+	FMOVD	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
+	VEXT	$8, V0.B16, V9.B16, V9.B16
 	ADD	$8, R1, R1
 withoutHalves4_22:
 	TST	$2, R2
 	BEQ	withoutHalves2_22
-	FMOVS	F16, 0(R1)
+	FMOVS	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V16.B16, V16.B16
+	VEXT	$4, V0.B16, V9.B16, V9.B16
 	ADD	$4, R1, R1
 withoutHalves2_22:
 	TST	$1, R2
 	BEQ	storedHalves22
-	FMOVS	F16, R0
+	FMOVS	F9, R0
 	MOVH	R0, 0(R1)
 storedHalves22:
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves23
-	FMOVQ	F12, 0(R1)
+	FMOVQ	F13, 0(R1)
 	B	storedHalves23
 halves23:
 	TST	$4, R2
 	BEQ	withoutHalves4_23
-	FMOVD	F12, 0(R1)
+	FMOVD	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R1, R1
 withoutHalves4_23:
 	TST	$2, R2
 	BEQ	withoutHalves2_23
-	FMOVS	F12, 0(R1)
+	FMOVS	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V12.B16, V12.B16
+	VEXT	$4, V0.B16, V13.B16, V13.B16
 	ADD	$4, R1, R1
 withoutHalves2_23:
 	TST	$1, R2
 	BEQ	storedHalves23
-	FMOVS	F12, R0
+	FMOVS	F13, R0
 	MOVH	R0, 0(R1)
 storedHalves23:
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
 	CMP	$8, R2
 	BNE	halves24
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	storedHalves24
 halves24:
 	TST	$4, R2
 	BEQ	withoutHalves4_24
-	FMOVD	F18, 0(R0)
+	FMOVD	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
+	VEXT	$8, V0.B16, V3.B16, V3.B16
 	ADD	$8, R0, R0
 withoutHalves4_24:
 	TST	$2, R2
 	BEQ	withoutHalves2_24
-	FMOVS	F18, 0(R0)
+	FMOVS	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V18.B16, V18.B16
+	VEXT	$4, V0.B16, V3.B16, V3.B16
 	ADD	$4, R0, R0
 withoutHalves2_24:
 	TST	$1, R2
 	BEQ	storedHalves24
-	FMOVS	F18, R1
+	FMOVS	F3, R1
 	MOVH	R1, 0(R0)
 storedHalves24:
 stored01:
-	FLDPQ	544(R12), (F6, F4)
-	FLDPQ	32(R14), (F1, F0)
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FLDPQ	608(R12), (F13, F12)
-	FLDPQ	32(R14), (F1, F0)
-	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FLDPQ	672(R12), (F11, F10)
-	FLDPQ	32(R14), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FLDPQ	736(R12), (F2, F0)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	FLDPQ	800(R12), (F15, F14)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
-	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
-	FLDPQ	864(R12), (F9, F8)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	FLDPQ	928(R12), (F7, F5)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	FLDPQ	992(R12), (F18, F17)
-	FLDPQ	32(R14), (F3, F1)
-	WORD	$0x4e23d652 // fadd v18.4s, v18.4s, v3.4s
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
 	ADD	R9<<3, R10, R3
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	ADD	$16, R3, R3
 	MOVWU	60(R7), R0
 	CMPW	$0, R0
-	BEQ	pieces11
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
-	FMOVQ	F10, 0(R3)
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
-	ADD	R9<<0, R3, R0
-	FMOVQ	F8, 0(R0)
+	BEQ	some11
+	FLDPQ	544(R12), (F17, F16)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	608(R12), (F15, F14)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	672(R12), (F13, F12)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	736(R12), (F11, F10)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	800(R12), (F9, F8)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	864(R12), (F7, F6)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	928(R12), (F5, F4)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	992(R12), (F3, F2)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
 	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
 	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
-	ADD	R9<<1, R3, R0
-	FMOVQ	F6, 0(R0)
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
-	ADD	R6<<0, R3, R0
-	FMOVQ	F4, 0(R0)
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
-	ADD	R9<<2, R3, R0
-	FMOVQ	F14, 0(R0)
+	FMOVQ	F6, 0(R3)
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
+	ADD	R9<<0, R3, R0
+	FMOVQ	F7, 0(R0)
 	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
-	ADD	R5<<0, R3, R0
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
+	ADD	R9<<1, R3, R0
 	FMOVQ	F16, 0(R0)
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
+	ADD	R6<<0, R3, R0
+	FMOVQ	F11, 0(R0)
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
+	ADD	R9<<2, R3, R0
+	FMOVQ	F15, 0(R0)
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
+	ADD	R5<<0, R3, R0
+	FMOVQ	F9, 0(R0)
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R0
-	FMOVQ	F12, 0(R0)
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	FMOVQ	F13, 0(R0)
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	stored11
-pieces11:
+some11:
 	FLDPQ	32(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -1695,220 +1918,295 @@ pieces11:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
-	WORD	$0x0e21694a // fcvtn v10.4h, v10.4s
-	WORD	$0x4e21692a // fcvtn2 v10.8h, v9.4s
+	FLDPQ	544(R12), (F17, F16)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	FLDPQ	608(R12), (F15, F14)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	FLDPQ	672(R12), (F13, F12)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	736(R12), (F11, F10)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	800(R12), (F9, F8)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	864(R12), (F7, F6)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FLDPQ	928(R12), (F5, F4)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	992(R12), (F3, F2)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VZIP1	V15.S4, V17.S4, V1.S4
+	VZIP1	V14.S4, V16.S4, V0.S4
+	VZIP2	V15.S4, V17.S4, V15.S4
+	VZIP2	V14.S4, V16.S4, V14.S4
+	VZIP1	V11.S4, V13.S4, V17.S4
+	VZIP1	V10.S4, V12.S4, V16.S4
+	VZIP2	V11.S4, V13.S4, V11.S4
+	VZIP2	V10.S4, V12.S4, V10.S4
+	VZIP1	V7.S4, V9.S4, V13.S4
+	VZIP1	V6.S4, V8.S4, V12.S4
+	VZIP2	V7.S4, V9.S4, V7.S4
+	VZIP2	V6.S4, V8.S4, V6.S4
+	VZIP1	V3.S4, V5.S4, V9.S4
+	VZIP1	V2.S4, V4.S4, V8.S4
+	VZIP2	V3.S4, V5.S4, V3.S4
+	VZIP2	V2.S4, V4.S4, V2.S4
+	VZIP1	V17.D2, V1.D2, V5.D2
+	VZIP1	V16.D2, V0.D2, V4.D2
+	VZIP2	V17.D2, V1.D2, V17.D2
+	VZIP2	V16.D2, V0.D2, V16.D2
+	VZIP1	V11.D2, V15.D2, V1.D2
+	VZIP1	V10.D2, V14.D2, V0.D2
+	VZIP2	V11.D2, V15.D2, V11.D2
+	VZIP2	V10.D2, V14.D2, V10.D2
+	VZIP1	V9.D2, V13.D2, V15.D2
+	VZIP1	V8.D2, V12.D2, V14.D2
+	VZIP2	V9.D2, V13.D2, V9.D2
+	VZIP2	V8.D2, V12.D2, V8.D2
+	VZIP1	V3.D2, V7.D2, V13.D2
+	VZIP1	V2.D2, V6.D2, V12.D2
+	VZIP2	V3.D2, V7.D2, V3.D2
+	VZIP2	V2.D2, V6.D2, V2.D2
+	VMOV	V5.B16, V6.B16
+	VMOV	V15.B16, V5.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V17.B16, V7.B16
+	VMOV	V9.B16, V4.B16
+	VMOV	V16.B16, V9.B16
+	VMOV	V1.B16, V16.B16
+	VMOV	V13.B16, V1.B16
+	VMOV	V0.B16, V13.B16
+	VMOV	V3.B16, V0.B16
+	VMOV	V10.B16, V3.B16
+	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
+	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
 	MOVD	R3, R1
 	CMP	$8, R2
 	BNE	halves25
-	FMOVQ	F10, 0(R1)
+	FMOVQ	F6, 0(R1)
 	B	storedHalves25
 halves25:
 	TST	$4, R2
 	BEQ	withoutHalves4_25
-	FMOVD	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
+	FMOVD	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$8, V5.B16, V6.B16, V6.B16
 	ADD	$8, R1, R1
 withoutHalves4_25:
 	TST	$2, R2
 	BEQ	withoutHalves2_25
-	FMOVS	F10, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V10.B16, V10.B16
+	FMOVS	F6, 0(R1)
+	VMOVI	$0, V5.B16
+	VEXT	$4, V5.B16, V6.B16, V6.B16
 	ADD	$4, R1, R1
 withoutHalves2_25:
 	TST	$1, R2
 	BEQ	storedHalves25
-	FMOVS	F10, R0
+	FMOVS	F6, R0
 	MOVH	R0, 0(R1)
 storedHalves25:
-	WORD	$0x0e216908 // fcvtn v8.4h, v8.4s
-	WORD	$0x4e2168e8 // fcvtn2 v8.8h, v7.4s
+	WORD	$0x0e2168e7 // fcvtn v7.4h, v7.4s
+	WORD	$0x4e216887 // fcvtn2 v7.8h, v4.4s
 	ADD	R9<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves26
-	FMOVQ	F8, 0(R1)
+	FMOVQ	F7, 0(R1)
 	B	storedHalves26
 halves26:
 	TST	$4, R2
 	BEQ	withoutHalves4_26
-	FMOVD	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
+	FMOVD	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$8, V4.B16, V7.B16, V7.B16
 	ADD	$8, R1, R1
 withoutHalves4_26:
 	TST	$2, R2
 	BEQ	withoutHalves2_26
-	FMOVS	F8, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V8.B16, V8.B16
+	FMOVS	F7, 0(R1)
+	VMOVI	$0, V4.B16
+	VEXT	$4, V4.B16, V7.B16, V7.B16
 	ADD	$4, R1, R1
 withoutHalves2_26:
 	TST	$1, R2
 	BEQ	storedHalves26
-	FMOVS	F8, R0
+	FMOVS	F7, R0
 	MOVH	R0, 0(R1)
 storedHalves26:
-	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
-	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
+	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
+	WORD	$0x4e216830 // fcvtn2 v16.8h, v1.4s
 	ADD	R9<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves27
-	FMOVQ	F6, 0(R1)
+	FMOVQ	F16, 0(R1)
 	B	storedHalves27
 halves27:
 	TST	$4, R2
 	BEQ	withoutHalves4_27
-	FMOVD	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
+	FMOVD	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	$8, R1, R1
 withoutHalves4_27:
 	TST	$2, R2
 	BEQ	withoutHalves2_27
-	FMOVS	F6, 0(R1)
-	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V6.B16, V6.B16
+	FMOVS	F16, 0(R1)
+	VMOVI	$0, V1.B16
+	VEXT	$4, V1.B16, V16.B16, V16.B16
 	ADD	$4, R1, R1
 withoutHalves2_27:
 	TST	$1, R2
 	BEQ	storedHalves27
-	FMOVS	F6, R0
+	FMOVS	F16, R0
 	MOVH	R0, 0(R1)
 storedHalves27:
-	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
-	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
+	WORD	$0x0e21696b // fcvtn v11.4h, v11.4s
+	WORD	$0x4e21680b // fcvtn2 v11.8h, v0.4s
 	ADD	R6<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves28
-	FMOVQ	F4, 0(R1)
+	FMOVQ	F11, 0(R1)
 	B	storedHalves28
 halves28:
 	TST	$4, R2
 	BEQ	withoutHalves4_28
-	FMOVD	F4, 0(R1)
+	FMOVD	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
+	VEXT	$8, V0.B16, V11.B16, V11.B16
 	ADD	$8, R1, R1
 withoutHalves4_28:
 	TST	$2, R2
 	BEQ	withoutHalves2_28
-	FMOVS	F4, 0(R1)
+	FMOVS	F11, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V4.B16, V4.B16
+	VEXT	$4, V0.B16, V11.B16, V11.B16
 	ADD	$4, R1, R1
 withoutHalves2_28:
 	TST	$1, R2
 	BEQ	storedHalves28
-	FMOVS	F4, R0
+	FMOVS	F11, R0
 	MOVH	R0, 0(R1)
 storedHalves28:
-	WORD	$0x0e2169ce // fcvtn v14.4h, v14.4s
-	WORD	$0x4e2169ae // fcvtn2 v14.8h, v13.4s
+	WORD	$0x0e2169ef // fcvtn v15.4h, v15.4s
+	WORD	$0x4e2169cf // fcvtn2 v15.8h, v14.4s
 	ADD	R9<<2, R3, R1
 	CMP	$8, R2
 	BNE	halves29
-	FMOVQ	F14, 0(R1)
+	FMOVQ	F15, 0(R1)
 	B	storedHalves29
 halves29:
 	TST	$4, R2
 	BEQ	withoutHalves4_29
-	FMOVD	F14, 0(R1)
+	FMOVD	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V14.B16, V14.B16
+	VEXT	$8, V0.B16, V15.B16, V15.B16
 	ADD	$8, R1, R1
 withoutHalves4_29:
 	TST	$2, R2
 	BEQ	withoutHalves2_29
-	FMOVS	F14, 0(R1)
+	FMOVS	F15, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V14.B16, V14.B16
+	VEXT	$4, V0.B16, V15.B16, V15.B16
 	ADD	$4, R1, R1
 withoutHalves2_29:
 	TST	$1, R2
 	BEQ	storedHalves29
-	FMOVS	F14, R0
+	FMOVS	F15, R0
 	MOVH	R0, 0(R1)
 storedHalves29:
-	WORD	$0x0e216a10 // fcvtn v16.4h, v16.4s
-	WORD	$0x4e2169f0 // fcvtn2 v16.8h, v15.4s
+	WORD	$0x0e216929 // fcvtn v9.4h, v9.4s
+	WORD	$0x4e216909 // fcvtn2 v9.8h, v8.4s
 	ADD	R5<<0, R3, R1
 	CMP	$8, R2
 	BNE	halves30
-	FMOVQ	F16, 0(R1)
+	FMOVQ	F9, 0(R1)
 	B	storedHalves30
 halves30:
 	TST	$4, R2
 	BEQ	withoutHalves4_30
-	FMOVD	F16, 0(R1)
+	FMOVD	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
+	VEXT	$8, V0.B16, V9.B16, V9.B16
 	ADD	$8, R1, R1
 withoutHalves4_30:
 	TST	$2, R2
 	BEQ	withoutHalves2_30
-	FMOVS	F16, 0(R1)
+	FMOVS	F9, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V16.B16, V16.B16
+	VEXT	$4, V0.B16, V9.B16, V9.B16
 	ADD	$4, R1, R1
 withoutHalves2_30:
 	TST	$1, R2
 	BEQ	storedHalves30
-	FMOVS	F16, R0
+	FMOVS	F9, R0
 	MOVH	R0, 0(R1)
 storedHalves30:
-	WORD	$0x0e21698c // fcvtn v12.4h, v12.4s
-	WORD	$0x4e21696c // fcvtn2 v12.8h, v11.4s
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
 	ADD	R6<<1, R3, R1
 	CMP	$8, R2
 	BNE	halves31
-	FMOVQ	F12, 0(R1)
+	FMOVQ	F13, 0(R1)
 	B	storedHalves31
 halves31:
 	TST	$4, R2
 	BEQ	withoutHalves4_31
-	FMOVD	F12, 0(R1)
+	FMOVD	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R1, R1
 withoutHalves4_31:
 	TST	$2, R2
 	BEQ	withoutHalves2_31
-	FMOVS	F12, 0(R1)
+	FMOVS	F13, 0(R1)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V12.B16, V12.B16
+	VEXT	$4, V0.B16, V13.B16, V13.B16
 	ADD	$4, R1, R1
 withoutHalves2_31:
 	TST	$1, R2
 	BEQ	storedHalves31
-	FMOVS	F12, R0
+	FMOVS	F13, R0
 	MOVH	R0, 0(R1)
 storedHalves31:
-	WORD	$0x0e216a52 // fcvtn v18.4h, v18.4s
-	WORD	$0x4e216a32 // fcvtn2 v18.8h, v17.4s
+	WORD	$0x0e216863 // fcvtn v3.4h, v3.4s
+	WORD	$0x4e216843 // fcvtn2 v3.8h, v2.4s
 	ADD	R4<<0, R3, R0
 	CMP	$8, R2
 	BNE	halves32
-	FMOVQ	F18, 0(R0)
+	FMOVQ	F3, 0(R0)
 	B	storedHalves32
 halves32:
 	TST	$4, R2
 	BEQ	withoutHalves4_32
-	FMOVD	F18, 0(R0)
+	FMOVD	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
+	VEXT	$8, V0.B16, V3.B16, V3.B16
 	ADD	$8, R0, R0
 withoutHalves4_32:
 	TST	$2, R2
 	BEQ	withoutHalves2_32
-	FMOVS	F18, 0(R0)
+	FMOVS	F3, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$4, V0.B16, V18.B16, V18.B16
+	VEXT	$4, V0.B16, V3.B16, V3.B16
 	ADD	$4, R0, R0
 withoutHalves2_32:
 	TST	$1, R2
 	BEQ	storedHalves32
-	FMOVS	F18, R1
+	FMOVS	F3, R1
 	MOVH	R1, 0(R0)
 storedHalves32:
 stored11:
@@ -1938,6 +2236,20 @@ row:
 	MOVD	R13, R3
 	ADD	R7<<0, R3, R2
 	PRFM	0(R2), PLDL2KEEP
+	ADD	R12<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<2, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
 	FMOVQ	0(R3), F0
 	WORD	$0x2f10a40b // ushll v11.4s, v0.4h, #0
 	WORD	$0x6f10a40a // ushll2 v10.4s, v0.8h, #0
@@ -1945,8 +2257,6 @@ row:
 	WORD	$0x4f30554a // shl v10.4s, v10.4s, #16
 	VAND	V21.B16, V11.B16, V11.B16
 	VAND	V20.B16, V10.B16, V10.B16
-	ADD	R12<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<0, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
@@ -1955,8 +2265,6 @@ row:
 	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
 	VAND	V21.B16, V3.B16, V3.B16
 	VAND	V20.B16, V2.B16, V2.B16
-	ADD	R12<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<1, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
@@ -1965,8 +2273,6 @@ row:
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	VAND	V21.B16, V1.B16, V1.B16
 	VAND	V20.B16, V0.B16, V0.B16
-	ADD	R6<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a491 // ushll v17.4s, v4.4h, #0
@@ -1975,8 +2281,6 @@ row:
 	WORD	$0x4f305610 // shl v16.4s, v16.4s, #16
 	VAND	V21.B16, V17.B16, V17.B16
 	VAND	V20.B16, V16.B16, V16.B16
-	ADD	R12<<2, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<2, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a489 // ushll v9.4s, v4.4h, #0
@@ -1985,8 +2289,6 @@ row:
 	WORD	$0x4f305508 // shl v8.4s, v8.4s, #16
 	VAND	V21.B16, V9.B16, V9.B16
 	VAND	V20.B16, V8.B16, V8.B16
-	ADD	R5<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R5<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48f // ushll v15.4s, v4.4h, #0
@@ -1995,8 +2297,6 @@ row:
 	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
 	VAND	V21.B16, V15.B16, V15.B16
 	VAND	V20.B16, V14.B16, V14.B16
-	ADD	R6<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<1, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a487 // ushll v7.4s, v4.4h, #0
@@ -2005,8 +2305,6 @@ row:
 	WORD	$0x4f3054c6 // shl v6.4s, v6.4s, #16
 	VAND	V21.B16, V7.B16, V7.B16
 	VAND	V20.B16, V6.B16, V6.B16
-	ADD	R4<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R4<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48d // ushll v13.4s, v4.4h, #0
@@ -2070,6 +2368,20 @@ row:
 	MOVD	R1, R3
 	ADD	R7<<0, R3, R2
 	PRFM	0(R2), PLDL2KEEP
+	ADD	R12<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R12<<2, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<1, R2, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R2, R0
+	PRFM	0(R0), PLDL2KEEP
 	FMOVQ	0(R3), F0
 	WORD	$0x2f10a40b // ushll v11.4s, v0.4h, #0
 	WORD	$0x6f10a40a // ushll2 v10.4s, v0.8h, #0
@@ -2077,8 +2389,6 @@ row:
 	WORD	$0x4f30554a // shl v10.4s, v10.4s, #16
 	VAND	V21.B16, V11.B16, V11.B16
 	VAND	V20.B16, V10.B16, V10.B16
-	ADD	R12<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<0, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
@@ -2087,8 +2397,6 @@ row:
 	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
 	VAND	V21.B16, V3.B16, V3.B16
 	VAND	V20.B16, V2.B16, V2.B16
-	ADD	R12<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<1, R3, R0
 	FMOVQ	0(R0), F0
 	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
@@ -2097,8 +2405,6 @@ row:
 	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
 	VAND	V21.B16, V1.B16, V1.B16
 	VAND	V20.B16, V0.B16, V0.B16
-	ADD	R6<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a491 // ushll v17.4s, v4.4h, #0
@@ -2107,8 +2413,6 @@ row:
 	WORD	$0x4f305610 // shl v16.4s, v16.4s, #16
 	VAND	V21.B16, V17.B16, V17.B16
 	VAND	V20.B16, V16.B16, V16.B16
-	ADD	R12<<2, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R12<<2, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a489 // ushll v9.4s, v4.4h, #0
@@ -2117,8 +2421,6 @@ row:
 	WORD	$0x4f305508 // shl v8.4s, v8.4s, #16
 	VAND	V21.B16, V9.B16, V9.B16
 	VAND	V20.B16, V8.B16, V8.B16
-	ADD	R5<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R5<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48f // ushll v15.4s, v4.4h, #0
@@ -2127,8 +2429,6 @@ row:
 	WORD	$0x4f3055ce // shl v14.4s, v14.4s, #16
 	VAND	V21.B16, V15.B16, V15.B16
 	VAND	V20.B16, V14.B16, V14.B16
-	ADD	R6<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R6<<1, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a487 // ushll v7.4s, v4.4h, #0
@@ -2137,8 +2437,6 @@ row:
 	WORD	$0x4f3054c6 // shl v6.4s, v6.4s, #16
 	VAND	V21.B16, V7.B16, V7.B16
 	VAND	V20.B16, V6.B16, V6.B16
-	ADD	R4<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
 	ADD	R4<<0, R3, R0
 	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48d // ushll v13.4s, v4.4h, #0
@@ -2202,7 +2500,8 @@ row:
 	CMPW	$0, R0
 	BEQ	next
 	MOVD	R13, R3
-	FMOVQ	16(R3), F0
+	ADD	$16, R3, R3
+	FMOVQ	0(R3), F0
 	WORD	$0x2f10a40b // ushll v11.4s, v0.4h, #0
 	WORD	$0x6f10a40a // ushll2 v10.4s, v0.8h, #0
 	WORD	$0x4f30556b // shl v11.4s, v11.4s, #16
@@ -2210,7 +2509,7 @@ row:
 	VAND	V19.B16, V11.B16, V11.B16
 	VAND	V18.B16, V10.B16, V10.B16
 	ADD	R12<<0, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
 	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -2218,7 +2517,7 @@ row:
 	VAND	V19.B16, V3.B16, V3.B16
 	VAND	V18.B16, V2.B16, V2.B16
 	ADD	R12<<1, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
@@ -2226,7 +2525,7 @@ row:
 	VAND	V19.B16, V1.B16, V1.B16
 	VAND	V18.B16, V0.B16, V0.B16
 	ADD	R6<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a491 // ushll v17.4s, v4.4h, #0
 	WORD	$0x6f10a490 // ushll2 v16.4s, v4.8h, #0
 	WORD	$0x4f305631 // shl v17.4s, v17.4s, #16
@@ -2234,7 +2533,7 @@ row:
 	VAND	V19.B16, V17.B16, V17.B16
 	VAND	V18.B16, V16.B16, V16.B16
 	ADD	R12<<2, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a489 // ushll v9.4s, v4.4h, #0
 	WORD	$0x6f10a488 // ushll2 v8.4s, v4.8h, #0
 	WORD	$0x4f305529 // shl v9.4s, v9.4s, #16
@@ -2242,7 +2541,7 @@ row:
 	VAND	V19.B16, V9.B16, V9.B16
 	VAND	V18.B16, V8.B16, V8.B16
 	ADD	R5<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48f // ushll v15.4s, v4.4h, #0
 	WORD	$0x6f10a48e // ushll2 v14.4s, v4.8h, #0
 	WORD	$0x4f3055ef // shl v15.4s, v15.4s, #16
@@ -2250,7 +2549,7 @@ row:
 	VAND	V19.B16, V15.B16, V15.B16
 	VAND	V18.B16, V14.B16, V14.B16
 	ADD	R6<<1, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a487 // ushll v7.4s, v4.4h, #0
 	WORD	$0x6f10a486 // ushll2 v6.4s, v4.8h, #0
 	WORD	$0x4f3054e7 // shl v7.4s, v7.4s, #16
@@ -2258,7 +2557,7 @@ row:
 	VAND	V19.B16, V7.B16, V7.B16
 	VAND	V18.B16, V6.B16, V6.B16
 	ADD	R4<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48d // ushll v13.4s, v4.4h, #0
 	WORD	$0x6f10a48c // ushll2 v12.4s, v4.8h, #0
 	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
@@ -2317,7 +2616,8 @@ row:
 	FSTPQ	(F1, F0), 896(R9)
 	FSTPQ	(F13, F12), 960(R9)
 	MOVD	R1, R3
-	FMOVQ	16(R3), F0
+	ADD	$16, R3, R3
+	FMOVQ	0(R3), F0
 	WORD	$0x2f10a40b // ushll v11.4s, v0.4h, #0
 	WORD	$0x6f10a40a // ushll2 v10.4s, v0.8h, #0
 	WORD	$0x4f30556b // shl v11.4s, v11.4s, #16
@@ -2325,7 +2625,7 @@ row:
 	VAND	V19.B16, V11.B16, V11.B16
 	VAND	V18.B16, V10.B16, V10.B16
 	ADD	R12<<0, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
 	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
 	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
@@ -2333,7 +2633,7 @@ row:
 	VAND	V19.B16, V3.B16, V3.B16
 	VAND	V18.B16, V2.B16, V2.B16
 	ADD	R12<<1, R3, R0
-	FMOVQ	16(R0), F0
+	FMOVQ	0(R0), F0
 	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
 	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
 	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
@@ -2341,7 +2641,7 @@ row:
 	VAND	V19.B16, V1.B16, V1.B16
 	VAND	V18.B16, V0.B16, V0.B16
 	ADD	R6<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a491 // ushll v17.4s, v4.4h, #0
 	WORD	$0x6f10a490 // ushll2 v16.4s, v4.8h, #0
 	WORD	$0x4f305631 // shl v17.4s, v17.4s, #16
@@ -2349,7 +2649,7 @@ row:
 	VAND	V19.B16, V17.B16, V17.B16
 	VAND	V18.B16, V16.B16, V16.B16
 	ADD	R12<<2, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a489 // ushll v9.4s, v4.4h, #0
 	WORD	$0x6f10a488 // ushll2 v8.4s, v4.8h, #0
 	WORD	$0x4f305529 // shl v9.4s, v9.4s, #16
@@ -2357,7 +2657,7 @@ row:
 	VAND	V19.B16, V9.B16, V9.B16
 	VAND	V18.B16, V8.B16, V8.B16
 	ADD	R5<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48f // ushll v15.4s, v4.4h, #0
 	WORD	$0x6f10a48e // ushll2 v14.4s, v4.8h, #0
 	WORD	$0x4f3055ef // shl v15.4s, v15.4s, #16
@@ -2365,7 +2665,7 @@ row:
 	VAND	V19.B16, V15.B16, V15.B16
 	VAND	V18.B16, V14.B16, V14.B16
 	ADD	R6<<1, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a487 // ushll v7.4s, v4.4h, #0
 	WORD	$0x6f10a486 // ushll2 v6.4s, v4.8h, #0
 	WORD	$0x4f3054e7 // shl v7.4s, v7.4s, #16
@@ -2373,7 +2673,7 @@ row:
 	VAND	V19.B16, V7.B16, V7.B16
 	VAND	V18.B16, V6.B16, V6.B16
 	ADD	R4<<0, R3, R0
-	FMOVQ	16(R0), F4
+	FMOVQ	0(R0), F4
 	WORD	$0x2f10a48d // ushll v13.4s, v4.4h, #0
 	WORD	$0x6f10a48c // ushll2 v12.4s, v4.8h, #0
 	WORD	$0x4f3055ad // shl v13.4s, v13.4s, #16
@@ -2461,6 +2761,28 @@ TEXT ·lanesToBF16PlanesNEON(SB), NOSPLIT, $0-64
 	ADD	R9<<1, R6, R5
 	ADD	R9<<1, R5, R4
 row:
+	MOVD	R10, R3
+	MOVD	R9, R1
+	LSL	$4, R1, R1
+	ADD	R3, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	ADD	R9<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<2, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	MOVWU	28(R7), R0
+	CMPW	$0, R0
+	BEQ	some00
 	FLDPQ	0(R12), (F6, F4)
 	FLDPQ	0(R14), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
@@ -2493,7 +2815,6 @@ row:
 	FLDPQ	0(R14), (F3, F1)
 	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	MOVD	R10, R3
 	VZIP1	V13.S4, V6.S4, V3.S4
 	VZIP1	V12.S4, V4.S4, V1.S4
 	VZIP2	V13.S4, V6.S4, V13.S4
@@ -2538,27 +2859,6 @@ row:
 	VMOV	V2.B16, V3.B16
 	VMOV	V17.B16, V2.B16
 	VMOV	V0.B16, V17.B16
-	MOVD	R9, R1
-	LSL	$4, R1, R1
-	ADD	R3, R1, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R9<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R9<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R9<<2, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R4<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	MOVWU	28(R7), R0
-	CMPW	$0, R0
-	BEQ	pieces00
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
@@ -2791,8 +3091,8 @@ row:
 	ADD	R4<<0, R3, R0
 	FMOVQ	F17, 0(R0)
 	B	stored00
-pieces00:
-	FLDPQ	0(R7), (F0, F18)
+some00:
+	FLDPQ	0(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
 	FMOVD	R1, F1
@@ -2803,7 +3103,7 @@ pieces00:
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
 	ORR	R0<<0, R2, R2
-	WORD	$0x6f210640 // ushr v0.4s, v18.4s, #31
+	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
@@ -2812,6 +3112,82 @@ pieces00:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
+	FLDPQ	0(R12), (F6, F4)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	64(R12), (F13, F12)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	128(R12), (F11, F10)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	192(R12), (F2, F0)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	FLDPQ	256(R12), (F15, F14)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FLDPQ	320(R12), (F9, F8)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	FLDPQ	384(R12), (F7, F5)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FLDPQ	448(R12), (F17, F16)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	VZIP1	V13.S4, V6.S4, V3.S4
+	VZIP1	V12.S4, V4.S4, V1.S4
+	VZIP2	V13.S4, V6.S4, V13.S4
+	VZIP2	V12.S4, V4.S4, V12.S4
+	VZIP1	V2.S4, V11.S4, V6.S4
+	VZIP1	V0.S4, V10.S4, V4.S4
+	VZIP2	V2.S4, V11.S4, V2.S4
+	VZIP2	V0.S4, V10.S4, V0.S4
+	VZIP1	V9.S4, V15.S4, V11.S4
+	VZIP1	V8.S4, V14.S4, V10.S4
+	VZIP2	V9.S4, V15.S4, V9.S4
+	VZIP2	V8.S4, V14.S4, V8.S4
+	VZIP1	V17.S4, V7.S4, V15.S4
+	VZIP1	V16.S4, V5.S4, V14.S4
+	VZIP2	V17.S4, V7.S4, V17.S4
+	VZIP2	V16.S4, V5.S4, V16.S4
+	VZIP1	V6.D2, V3.D2, V7.D2
+	VZIP1	V4.D2, V1.D2, V5.D2
+	VZIP2	V6.D2, V3.D2, V6.D2
+	VZIP2	V4.D2, V1.D2, V4.D2
+	VZIP1	V2.D2, V13.D2, V3.D2
+	VZIP1	V0.D2, V12.D2, V1.D2
+	VZIP2	V2.D2, V13.D2, V2.D2
+	VZIP2	V0.D2, V12.D2, V0.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP1	V14.D2, V10.D2, V12.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP2	V14.D2, V10.D2, V14.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP1	V16.D2, V8.D2, V10.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VZIP2	V16.D2, V8.D2, V16.D2
+	VMOV	V13.B16, V8.B16
+	VMOV	V7.B16, V9.B16
+	VMOV	V5.B16, V13.B16
+	VMOV	V6.B16, V7.B16
+	VMOV	V15.B16, V6.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V11.B16, V4.B16
+	VMOV	V3.B16, V5.B16
+	VMOV	V1.B16, V11.B16
+	VMOV	V2.B16, V3.B16
+	VMOV	V17.B16, V2.B16
+	VMOV	V0.B16, V17.B16
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
@@ -3229,6 +3605,28 @@ withoutHalves2_40:
 	MOVH	R1, 0(R0)
 storedHalves40:
 stored00:
+	ADD	R9<<3, R10, R3
+	MOVD	R9, R1
+	LSL	$4, R1, R1
+	ADD	R3, R1, R1
+	PRFM	0(R1), PLDL2KEEP
+	ADD	R9<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<2, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	MOVWU	28(R7), R0
+	CMPW	$0, R0
+	BEQ	some10
 	FLDPQ	32(R12), (F6, F4)
 	FLDPQ	32(R14), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
@@ -3261,7 +3659,6 @@ stored00:
 	FLDPQ	32(R14), (F3, F1)
 	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	ADD	R9<<3, R10, R3
 	VZIP1	V13.S4, V6.S4, V3.S4
 	VZIP1	V12.S4, V4.S4, V1.S4
 	VZIP2	V13.S4, V6.S4, V13.S4
@@ -3306,27 +3703,6 @@ stored00:
 	VMOV	V2.B16, V3.B16
 	VMOV	V17.B16, V2.B16
 	VMOV	V0.B16, V17.B16
-	MOVD	R9, R1
-	LSL	$4, R1, R1
-	ADD	R3, R1, R1
-	PRFM	0(R1), PLDL2KEEP
-	ADD	R9<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R9<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R9<<2, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<1, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R4<<0, R1, R0
-	PRFM	0(R0), PLDL2KEEP
-	MOVWU	28(R7), R0
-	CMPW	$0, R0
-	BEQ	pieces10
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
@@ -3559,8 +3935,8 @@ stored00:
 	ADD	R4<<0, R3, R0
 	FMOVQ	F17, 0(R0)
 	B	stored10
-pieces10:
-	FLDPQ	0(R7), (F0, F18)
+some10:
+	FLDPQ	0(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
 	FMOVD	R1, F1
@@ -3571,7 +3947,7 @@ pieces10:
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
 	ORR	R0<<0, R2, R2
-	WORD	$0x6f210640 // ushr v0.4s, v18.4s, #31
+	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
@@ -3580,6 +3956,82 @@ pieces10:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
+	FLDPQ	32(R12), (F6, F4)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	96(R12), (F13, F12)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	160(R12), (F11, F10)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	224(R12), (F2, F0)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	FLDPQ	288(R12), (F15, F14)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FLDPQ	352(R12), (F9, F8)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	FLDPQ	416(R12), (F7, F5)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FLDPQ	480(R12), (F17, F16)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	VZIP1	V13.S4, V6.S4, V3.S4
+	VZIP1	V12.S4, V4.S4, V1.S4
+	VZIP2	V13.S4, V6.S4, V13.S4
+	VZIP2	V12.S4, V4.S4, V12.S4
+	VZIP1	V2.S4, V11.S4, V6.S4
+	VZIP1	V0.S4, V10.S4, V4.S4
+	VZIP2	V2.S4, V11.S4, V2.S4
+	VZIP2	V0.S4, V10.S4, V0.S4
+	VZIP1	V9.S4, V15.S4, V11.S4
+	VZIP1	V8.S4, V14.S4, V10.S4
+	VZIP2	V9.S4, V15.S4, V9.S4
+	VZIP2	V8.S4, V14.S4, V8.S4
+	VZIP1	V17.S4, V7.S4, V15.S4
+	VZIP1	V16.S4, V5.S4, V14.S4
+	VZIP2	V17.S4, V7.S4, V17.S4
+	VZIP2	V16.S4, V5.S4, V16.S4
+	VZIP1	V6.D2, V3.D2, V7.D2
+	VZIP1	V4.D2, V1.D2, V5.D2
+	VZIP2	V6.D2, V3.D2, V6.D2
+	VZIP2	V4.D2, V1.D2, V4.D2
+	VZIP1	V2.D2, V13.D2, V3.D2
+	VZIP1	V0.D2, V12.D2, V1.D2
+	VZIP2	V2.D2, V13.D2, V2.D2
+	VZIP2	V0.D2, V12.D2, V0.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP1	V14.D2, V10.D2, V12.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP2	V14.D2, V10.D2, V14.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP1	V16.D2, V8.D2, V10.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VZIP2	V16.D2, V8.D2, V16.D2
+	VMOV	V13.B16, V8.B16
+	VMOV	V7.B16, V9.B16
+	VMOV	V5.B16, V13.B16
+	VMOV	V6.B16, V7.B16
+	VMOV	V15.B16, V6.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V11.B16, V4.B16
+	VMOV	V3.B16, V5.B16
+	VMOV	V1.B16, V11.B16
+	VMOV	V2.B16, V3.B16
+	VMOV	V17.B16, V2.B16
+	VMOV	V0.B16, V17.B16
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
@@ -4000,6 +4452,11 @@ stored10:
 	MOVWU	32(R7), R0
 	CMPW	$0, R0
 	BEQ	next
+	MOVD	R10, R3
+	ADD	$16, R3, R3
+	MOVWU	60(R7), R0
+	CMPW	$0, R0
+	BEQ	some01
 	FLDPQ	512(R12), (F6, F4)
 	FLDPQ	0(R14), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
@@ -4032,7 +4489,6 @@ stored10:
 	FLDPQ	0(R14), (F3, F1)
 	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	MOVD	R10, R3
 	VZIP1	V13.S4, V6.S4, V3.S4
 	VZIP1	V12.S4, V4.S4, V1.S4
 	VZIP2	V13.S4, V6.S4, V13.S4
@@ -4077,10 +4533,6 @@ stored10:
 	VMOV	V2.B16, V3.B16
 	VMOV	V17.B16, V2.B16
 	VMOV	V0.B16, V17.B16
-	ADD	$16, R3, R3
-	MOVWU	60(R7), R0
-	CMPW	$0, R0
-	BEQ	pieces01
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
@@ -4313,8 +4765,8 @@ stored10:
 	ADD	R4<<0, R3, R0
 	FMOVQ	F17, 0(R0)
 	B	stored01
-pieces01:
-	FLDPQ	32(R7), (F0, F18)
+some01:
+	FLDPQ	32(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
 	FMOVD	R1, F1
@@ -4325,7 +4777,7 @@ pieces01:
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
 	ORR	R0<<0, R2, R2
-	WORD	$0x6f210640 // ushr v0.4s, v18.4s, #31
+	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
@@ -4334,6 +4786,82 @@ pieces01:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
+	FLDPQ	512(R12), (F6, F4)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	576(R12), (F13, F12)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	640(R12), (F11, F10)
+	FLDPQ	0(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	704(R12), (F2, F0)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	FLDPQ	768(R12), (F15, F14)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FLDPQ	832(R12), (F9, F8)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	FLDPQ	896(R12), (F7, F5)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FLDPQ	960(R12), (F17, F16)
+	FLDPQ	0(R14), (F3, F1)
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	VZIP1	V13.S4, V6.S4, V3.S4
+	VZIP1	V12.S4, V4.S4, V1.S4
+	VZIP2	V13.S4, V6.S4, V13.S4
+	VZIP2	V12.S4, V4.S4, V12.S4
+	VZIP1	V2.S4, V11.S4, V6.S4
+	VZIP1	V0.S4, V10.S4, V4.S4
+	VZIP2	V2.S4, V11.S4, V2.S4
+	VZIP2	V0.S4, V10.S4, V0.S4
+	VZIP1	V9.S4, V15.S4, V11.S4
+	VZIP1	V8.S4, V14.S4, V10.S4
+	VZIP2	V9.S4, V15.S4, V9.S4
+	VZIP2	V8.S4, V14.S4, V8.S4
+	VZIP1	V17.S4, V7.S4, V15.S4
+	VZIP1	V16.S4, V5.S4, V14.S4
+	VZIP2	V17.S4, V7.S4, V17.S4
+	VZIP2	V16.S4, V5.S4, V16.S4
+	VZIP1	V6.D2, V3.D2, V7.D2
+	VZIP1	V4.D2, V1.D2, V5.D2
+	VZIP2	V6.D2, V3.D2, V6.D2
+	VZIP2	V4.D2, V1.D2, V4.D2
+	VZIP1	V2.D2, V13.D2, V3.D2
+	VZIP1	V0.D2, V12.D2, V1.D2
+	VZIP2	V2.D2, V13.D2, V2.D2
+	VZIP2	V0.D2, V12.D2, V0.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP1	V14.D2, V10.D2, V12.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP2	V14.D2, V10.D2, V14.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP1	V16.D2, V8.D2, V10.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VZIP2	V16.D2, V8.D2, V16.D2
+	VMOV	V13.B16, V8.B16
+	VMOV	V7.B16, V9.B16
+	VMOV	V5.B16, V13.B16
+	VMOV	V6.B16, V7.B16
+	VMOV	V15.B16, V6.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V11.B16, V4.B16
+	VMOV	V3.B16, V5.B16
+	VMOV	V1.B16, V11.B16
+	VMOV	V2.B16, V3.B16
+	VMOV	V17.B16, V2.B16
+	VMOV	V0.B16, V17.B16
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
@@ -4751,6 +5279,11 @@ withoutHalves2_56:
 	MOVH	R1, 0(R0)
 storedHalves56:
 stored01:
+	ADD	R9<<3, R10, R3
+	ADD	$16, R3, R3
+	MOVWU	60(R7), R0
+	CMPW	$0, R0
+	BEQ	some11
 	FLDPQ	544(R12), (F6, F4)
 	FLDPQ	32(R14), (F1, F0)
 	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
@@ -4783,7 +5316,6 @@ stored01:
 	FLDPQ	32(R14), (F3, F1)
 	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
 	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
-	ADD	R9<<3, R10, R3
 	VZIP1	V13.S4, V6.S4, V3.S4
 	VZIP1	V12.S4, V4.S4, V1.S4
 	VZIP2	V13.S4, V6.S4, V13.S4
@@ -4828,10 +5360,6 @@ stored01:
 	VMOV	V2.B16, V3.B16
 	VMOV	V17.B16, V2.B16
 	VMOV	V0.B16, V17.B16
-	ADD	$16, R3, R3
-	MOVWU	60(R7), R0
-	CMPW	$0, R0
-	BEQ	pieces11
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
@@ -5064,8 +5592,8 @@ stored01:
 	ADD	R4<<0, R3, R0
 	FMOVQ	F17, 0(R0)
 	B	stored11
-pieces11:
-	FLDPQ	32(R7), (F0, F18)
+some11:
+	FLDPQ	32(R7), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
 	FMOVD	R1, F1
@@ -5076,7 +5604,7 @@ pieces11:
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
 	ORR	R0<<0, R2, R2
-	WORD	$0x6f210640 // ushr v0.4s, v18.4s, #31
+	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
 	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
 	VADDV	V0.S4, V0
 	FMOVS	F0, R0
@@ -5085,6 +5613,82 @@ pieces11:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R2
+	FLDPQ	544(R12), (F6, F4)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
+	FLDPQ	608(R12), (F13, F12)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
+	FLDPQ	672(R12), (F11, F10)
+	FLDPQ	32(R14), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	736(R12), (F2, F0)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	FLDPQ	800(R12), (F15, F14)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d5ef // fadd v15.4s, v15.4s, v3.4s
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FLDPQ	864(R12), (F9, F8)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	FLDPQ	928(R12), (F7, F5)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
+	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
+	FLDPQ	992(R12), (F17, F16)
+	FLDPQ	32(R14), (F3, F1)
+	WORD	$0x4e23d631 // fadd v17.4s, v17.4s, v3.4s
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	VZIP1	V13.S4, V6.S4, V3.S4
+	VZIP1	V12.S4, V4.S4, V1.S4
+	VZIP2	V13.S4, V6.S4, V13.S4
+	VZIP2	V12.S4, V4.S4, V12.S4
+	VZIP1	V2.S4, V11.S4, V6.S4
+	VZIP1	V0.S4, V10.S4, V4.S4
+	VZIP2	V2.S4, V11.S4, V2.S4
+	VZIP2	V0.S4, V10.S4, V0.S4
+	VZIP1	V9.S4, V15.S4, V11.S4
+	VZIP1	V8.S4, V14.S4, V10.S4
+	VZIP2	V9.S4, V15.S4, V9.S4
+	VZIP2	V8.S4, V14.S4, V8.S4
+	VZIP1	V17.S4, V7.S4, V15.S4
+	VZIP1	V16.S4, V5.S4, V14.S4
+	VZIP2	V17.S4, V7.S4, V17.S4
+	VZIP2	V16.S4, V5.S4, V16.S4
+	VZIP1	V6.D2, V3.D2, V7.D2
+	VZIP1	V4.D2, V1.D2, V5.D2
+	VZIP2	V6.D2, V3.D2, V6.D2
+	VZIP2	V4.D2, V1.D2, V4.D2
+	VZIP1	V2.D2, V13.D2, V3.D2
+	VZIP1	V0.D2, V12.D2, V1.D2
+	VZIP2	V2.D2, V13.D2, V2.D2
+	VZIP2	V0.D2, V12.D2, V0.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP1	V14.D2, V10.D2, V12.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP2	V14.D2, V10.D2, V14.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP1	V16.D2, V8.D2, V10.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VZIP2	V16.D2, V8.D2, V16.D2
+	VMOV	V13.B16, V8.B16
+	VMOV	V7.B16, V9.B16
+	VMOV	V5.B16, V13.B16
+	VMOV	V6.B16, V7.B16
+	VMOV	V15.B16, V6.B16
+	VMOV	V4.B16, V15.B16
+	VMOV	V11.B16, V4.B16
+	VMOV	V3.B16, V5.B16
+	VMOV	V1.B16, V11.B16
+	VMOV	V2.B16, V3.B16
+	VMOV	V17.B16, V2.B16
+	VMOV	V0.B16, V17.B16
 	WORD	$0x6f300535 // ushr v21.4s, v9.4s, #16
 	WORD	$0x6f300514 // ushr v20.4s, v8.4s, #16
 	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s

@@ -7,6 +7,11 @@ package winograd
 //go:noescape
 func tapSums3x1NEON(pointTile *pointTile)
 
+// tapSums3x2NEON multiplies rows, 4 bytes apart, with 2 blocks of 16, 3 rows at a time.
+//
+//go:noescape
+func tapSums3x2NEON(pointTile *pointTile)
+
 // tapSums4x1NEON multiplies rows, 4 bytes apart, with 1 blocks of 16, 4 rows at a time.
 //
 //go:noescape

@@ -107,6 +107,180 @@ store:
 	BNE	rows
 	RET
 
+// func tapSums3x2NEON(pointTile *pointTile)
+TEXT ·tapSums3x2NEON(SB), NOSPLIT, $0-8
+	MOVD	pointTile+0(FP), R8
+	MOVD	24(R8), R7
+	MOVD	64(R8), R6
+	MOVD	72(R8), R5
+rows:
+	MOVD	32(R8), R4
+	MOVD	8(R8), R3
+	MOVD	48(R8), R2
+	MOVD	56(R8), R1
+	VMOVI	$0, V28.B16
+	VMOVI	$0, V27.B16
+	VMOVI	$0, V26.B16
+	VMOVI	$0, V25.B16
+	VMOVI	$0, V24.B16
+	VMOVI	$0, V23.B16
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	VMOVI	$0, V20.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V11.B16
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+block:
+	MOVD	16(R8), R0
+steps:
+	FMOVS	0(R4), F2
+	FMOVS	4(R4), F1
+	FMOVS	8(R4), F0
+	FLDPQ	0(R2), (F4, F3)
+	WORD	$0x4f82109c // fmla v28.4s, v4.4s, v2.s[0]
+	WORD	$0x4f82107b // fmla v27.4s, v3.4s, v2.s[0]
+	WORD	$0x4f811094 // fmla v20.4s, v4.4s, v1.s[0]
+	WORD	$0x4f811073 // fmla v19.4s, v3.4s, v1.s[0]
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	FLDPQ	32(R2), (F4, F3)
+	WORD	$0x4f82109a // fmla v26.4s, v4.4s, v2.s[0]
+	WORD	$0x4f821079 // fmla v25.4s, v3.4s, v2.s[0]
+	WORD	$0x4f811092 // fmla v18.4s, v4.4s, v1.s[0]
+	WORD	$0x4f811071 // fmla v17.4s, v3.4s, v1.s[0]
+	WORD	$0x4f80108a // fmla v10.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801069 // fmla v9.4s, v3.4s, v0.s[0]
+	FLDPQ	0(R1), (F4, F3)
+	WORD	$0x4f821098 // fmla v24.4s, v4.4s, v2.s[0]
+	WORD	$0x4f821077 // fmla v23.4s, v3.4s, v2.s[0]
+	WORD	$0x4f811090 // fmla v16.4s, v4.4s, v1.s[0]
+	WORD	$0x4f81106f // fmla v15.4s, v3.4s, v1.s[0]
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	FLDPQ	32(R1), (F4, F3)
+	WORD	$0x4f821096 // fmla v22.4s, v4.4s, v2.s[0]
+	WORD	$0x4f821075 // fmla v21.4s, v3.4s, v2.s[0]
+	WORD	$0x4f81108e // fmla v14.4s, v4.4s, v1.s[0]
+	WORD	$0x4f81106d // fmla v13.4s, v3.4s, v1.s[0]
+	WORD	$0x4f801086 // fmla v6.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801065 // fmla v5.4s, v3.4s, v0.s[0]
+	FMOVS	4(R4), F2
+	FMOVS	8(R4), F1
+	FMOVS	12(R4), F0
+	FLDPQ	64(R2), (F4, F3)
+	WORD	$0x4f82109c // fmla v28.4s, v4.4s, v2.s[0]
+	WORD	$0x4f82107b // fmla v27.4s, v3.4s, v2.s[0]
+	WORD	$0x4f811094 // fmla v20.4s, v4.4s, v1.s[0]
+	WORD	$0x4f811073 // fmla v19.4s, v3.4s, v1.s[0]
+	WORD	$0x4f80108c // fmla v12.4s, v4.4s, v0.s[0]
+	WORD	$0x4f80106b // fmla v11.4s, v3.4s, v0.s[0]
+	FLDPQ	96(R2), (F4, F3)
+	WORD	$0x4f82109a // fmla v26.4s, v4.4s, v2.s[0]
+	WORD	$0x4f821079 // fmla v25.4s, v3.4s, v2.s[0]
+	WORD	$0x4f811092 // fmla v18.4s, v4.4s, v1.s[0]
+	WORD	$0x4f811071 // fmla v17.4s, v3.4s, v1.s[0]
+	WORD	$0x4f80108a // fmla v10.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801069 // fmla v9.4s, v3.4s, v0.s[0]
+	FLDPQ	64(R1), (F4, F3)
+	WORD	$0x4f821098 // fmla v24.4s, v4.4s, v2.s[0]
+	WORD	$0x4f821077 // fmla v23.4s, v3.4s, v2.s[0]
+	WORD	$0x4f811090 // fmla v16.4s, v4.4s, v1.s[0]
+	WORD	$0x4f81106f // fmla v15.4s, v3.4s, v1.s[0]
+	WORD	$0x4f801088 // fmla v8.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801067 // fmla v7.4s, v3.4s, v0.s[0]
+	FLDPQ	96(R1), (F4, F3)
+	WORD	$0x4f821096 // fmla v22.4s, v4.4s, v2.s[0]
+	WORD	$0x4f821075 // fmla v21.4s, v3.4s, v2.s[0]
+	WORD	$0x4f81108e // fmla v14.4s, v4.4s, v1.s[0]
+	WORD	$0x4f81106d // fmla v13.4s, v3.4s, v1.s[0]
+	WORD	$0x4f801086 // fmla v6.4s, v4.4s, v0.s[0]
+	WORD	$0x4f801065 // fmla v5.4s, v3.4s, v0.s[0]
+	ADD	$8, R4, R4
+	ADD	$128, R2, R2
+	ADD	$128, R1, R1
+	SUBS	$2, R0, R0
+	BNE	steps
+	ADD	R7, R4, R4
+	SUBS	$1, R3, R3
+	BNE	block
+	MOVD	88(R8), R0
+	CMP	$0, R0
+	BEQ	store
+	FLDPQ	0(R6), (F1, F0)
+	WORD	$0x4e21d79c // fadd v28.4s, v28.4s, v1.4s
+	WORD	$0x4e20d77b // fadd v27.4s, v27.4s, v0.4s
+	FLDPQ	32(R6), (F1, F0)
+	WORD	$0x4e21d75a // fadd v26.4s, v26.4s, v1.4s
+	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	FLDPQ	0(R5), (F1, F0)
+	WORD	$0x4e21d718 // fadd v24.4s, v24.4s, v1.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	FLDPQ	32(R5), (F1, F0)
+	WORD	$0x4e21d6d6 // fadd v22.4s, v22.4s, v1.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	FLDPQ	64(R6), (F1, F0)
+	WORD	$0x4e21d694 // fadd v20.4s, v20.4s, v1.4s
+	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
+	FLDPQ	96(R6), (F1, F0)
+	WORD	$0x4e21d652 // fadd v18.4s, v18.4s, v1.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FLDPQ	64(R5), (F1, F0)
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FLDPQ	96(R5), (F1, F0)
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FLDPQ	128(R6), (F1, F0)
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	FLDPQ	160(R6), (F1, F0)
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FLDPQ	128(R5), (F1, F0)
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
+	FLDPQ	160(R5), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+store:
+	FSTPQ	(F28, F27), 0(R6)
+	FSTPQ	(F26, F25), 32(R6)
+	FSTPQ	(F24, F23), 0(R5)
+	FSTPQ	(F22, F21), 32(R5)
+	FSTPQ	(F20, F19), 64(R6)
+	FSTPQ	(F18, F17), 96(R6)
+	FSTPQ	(F16, F15), 64(R5)
+	FSTPQ	(F14, F13), 96(R5)
+	FSTPQ	(F12, F11), 128(R6)
+	FSTPQ	(F10, F9), 160(R6)
+	FSTPQ	(F8, F7), 128(R5)
+	FSTPQ	(F6, F5), 160(R5)
+	MOVD	80(R8), R0
+	ADD	R0, R6, R6
+	MOVD	80(R8), R0
+	ADD	R0, R5, R5
+	MOVD	40(R8), R4
+	MOVD	32(R8), R0
+	ADD	R4, R0, R0
+	MOVD	R0, 32(R8)
+	MOVD	0(R8), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 0(R8)
+	BNE	rows
+	RET
+
 // func tapSums4x1NEON(pointTile *pointTile)
 TEXT ·tapSums4x1NEON(SB), NOSPLIT, $0-8
 	MOVD	pointTile+0(FP), R6

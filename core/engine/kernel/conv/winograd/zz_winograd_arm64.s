@@ -4596,66 +4596,134 @@ store:
 
 // func planesToLanesNEON(rows int, src *float32, plane int, width int, mask uintptr, dst *float32, stride int, ahead int)
 TEXT ·planesToLanesNEON(SB), NOSPLIT, $0-64
-	MOVD	rows+0(FP), R14
-	MOVD	src+8(FP), R13
-	MOVD	plane+16(FP), R12
-	MOVD	width+24(FP), R11
-	MOVD	mask+32(FP), R10
-	MOVD	dst+40(FP), R9
-	MOVD	stride+48(FP), R8
-	MOVD	ahead+56(FP), R7
-	ADD	R12<<1, R12, R6
-	ADD	R12<<1, R6, R5
-	ADD	R12<<1, R5, R4
-	MOVWU	64(R10), R19
-	MOVWU	68(R10), R15
+	MOVD	rows+0(FP), R13
+	MOVD	src+8(FP), R12
+	MOVD	plane+16(FP), R11
+	MOVD	width+24(FP), R10
+	MOVD	mask+32(FP), R9
+	MOVD	dst+40(FP), R8
+	MOVD	stride+48(FP), R7
+	MOVD	ahead+56(FP), R6
+	ADD	R11<<1, R11, R5
+	ADD	R11<<1, R5, R4
+	ADD	R11<<1, R4, R3
+	MOVWU	64(R9), R14
+	FLDPQ	32(R9), (F19, F18)
 row:
-	MOVD	R13, R3
-	ADD	R7<<0, R3, R2
-	PRFM	0(R2), PLDL2KEEP
-	TBZ	$3, R19, lanes1
-	FLDPQ	0(R3), (F11, F10)
-lanes1done:
-	ADD	R12<<0, R2, R0
+	MOVD	R12, R2
+	ADD	R6<<0, R2, R1
+	PRFM	0(R1), PLDL2KEEP
+	ADD	R11<<0, R1, R0
 	PRFM	0(R0), PLDL2KEEP
-	ADD	R12<<0, R3, R0
-	TBZ	$3, R19, lanes2
+	ADD	R11<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R11<<2, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R3<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	MOVWU	28(R9), R0
+	CMPW	$0, R0
+	BEQ	some0_0
+	FMOVQ	0(R2), F11
+	FMOVQ	16(R2), F9
+	ADD	R11<<0, R2, R0
+	FMOVQ	0(R0), F3
+	FMOVQ	16(R0), F15
+	ADD	R11<<1, R2, R0
+	FMOVQ	0(R0), F1
+	FMOVQ	16(R0), F7
+	ADD	R5<<0, R2, R0
+	FMOVQ	0(R0), F17
+	FMOVQ	16(R0), F13
+	ADD	R11<<2, R2, R0
+	FMOVQ	0(R0), F10
+	FMOVQ	16(R0), F8
+	ADD	R4<<0, R2, R0
+	FMOVQ	0(R0), F2
+	FMOVQ	16(R0), F14
+	ADD	R5<<1, R2, R0
+	FMOVQ	0(R0), F0
+	FMOVQ	16(R0), F6
+	ADD	R3<<0, R2, R0
+	FMOVQ	0(R0), F16
+	FMOVQ	16(R0), F12
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FSTPQ	(F7, F6), 0(R8)
+	FSTPQ	(F11, F10), 64(R8)
+	FSTPQ	(F5, F4), 128(R8)
+	FSTPQ	(F17, F16), 192(R8)
+	FSTPQ	(F3, F2), 256(R8)
+	FSTPQ	(F9, F8), 320(R8)
+	FSTPQ	(F1, F0), 384(R8)
+	FSTPQ	(F13, F12), 448(R8)
+	B	stored0_0
+some0_0:
+	TBZ	$3, R14, lanes1
+	FLDPQ	0(R2), (F11, F10)
+lanes1done:
+	ADD	R11<<0, R2, R0
+	TBZ	$3, R14, lanes2
 	FLDPQ	0(R0), (F3, F2)
 lanes2done:
-	ADD	R12<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R12<<1, R3, R0
-	TBZ	$3, R19, lanes3
+	ADD	R11<<1, R2, R0
+	TBZ	$3, R14, lanes3
 	FLDPQ	0(R0), (F1, F0)
 lanes3done:
-	ADD	R6<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<0, R3, R0
-	TBZ	$3, R19, lanes4
+	ADD	R5<<0, R2, R0
+	TBZ	$3, R14, lanes4
 	FLDPQ	0(R0), (F17, F16)
 lanes4done:
-	ADD	R12<<2, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R12<<2, R3, R0
-	TBZ	$3, R19, lanes5
+	ADD	R11<<2, R2, R0
+	TBZ	$3, R14, lanes5
 	FLDPQ	0(R0), (F9, F8)
 lanes5done:
-	ADD	R5<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<0, R3, R0
-	TBZ	$3, R19, lanes6
+	ADD	R4<<0, R2, R0
+	TBZ	$3, R14, lanes6
 	FLDPQ	0(R0), (F15, F14)
 lanes6done:
-	ADD	R6<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<1, R3, R0
-	TBZ	$3, R19, lanes7
+	ADD	R5<<1, R2, R0
+	TBZ	$3, R14, lanes7
 	FLDPQ	0(R0), (F7, F6)
 lanes7done:
-	ADD	R4<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R4<<0, R3, R0
-	TBZ	$3, R19, lanes8
+	ADD	R3<<0, R2, R0
+	TBZ	$3, R14, lanes8
 	FLDPQ	0(R0), (F13, F12)
 lanes8done:
 	VZIP1	V3.S4, V11.S4, V5.S4
@@ -4701,61 +4769,129 @@ lanes8done:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 0(R9)
-	FSTPQ	(F11, F6), 64(R9)
-	FSTPQ	(F10, F5), 128(R9)
-	FSTPQ	(F15, F4), 192(R9)
-	FSTPQ	(F3, F2), 256(R9)
-	FSTPQ	(F9, F8), 320(R9)
-	FSTPQ	(F1, F0), 384(R9)
-	FSTPQ	(F13, F12), 448(R9)
-	ADD	R12<<3, R13, R1
-	MOVD	R1, R3
-	ADD	R7<<0, R3, R2
-	PRFM	0(R2), PLDL2KEEP
-	TBZ	$3, R19, lanes9
-	FLDPQ	0(R3), (F11, F10)
-lanes9done:
-	ADD	R12<<0, R2, R0
+	FSTPQ	(F14, F7), 0(R8)
+	FSTPQ	(F11, F6), 64(R8)
+	FSTPQ	(F10, F5), 128(R8)
+	FSTPQ	(F15, F4), 192(R8)
+	FSTPQ	(F3, F2), 256(R8)
+	FSTPQ	(F9, F8), 320(R8)
+	FSTPQ	(F1, F0), 384(R8)
+	FSTPQ	(F13, F12), 448(R8)
+stored0_0:
+	ADD	R11<<3, R12, R2
+	ADD	R6<<0, R2, R1
+	PRFM	0(R1), PLDL2KEEP
+	ADD	R11<<0, R1, R0
 	PRFM	0(R0), PLDL2KEEP
-	ADD	R12<<0, R3, R0
-	TBZ	$3, R19, lanes10
+	ADD	R11<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R11<<2, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R4<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R5<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R3<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	MOVWU	28(R9), R0
+	CMPW	$0, R0
+	BEQ	some1_0
+	FMOVQ	0(R2), F11
+	FMOVQ	16(R2), F9
+	ADD	R11<<0, R2, R0
+	FMOVQ	0(R0), F3
+	FMOVQ	16(R0), F15
+	ADD	R11<<1, R2, R0
+	FMOVQ	0(R0), F1
+	FMOVQ	16(R0), F7
+	ADD	R5<<0, R2, R0
+	FMOVQ	0(R0), F17
+	FMOVQ	16(R0), F13
+	ADD	R11<<2, R2, R0
+	FMOVQ	0(R0), F10
+	FMOVQ	16(R0), F8
+	ADD	R4<<0, R2, R0
+	FMOVQ	0(R0), F2
+	FMOVQ	16(R0), F14
+	ADD	R5<<1, R2, R0
+	FMOVQ	0(R0), F0
+	FMOVQ	16(R0), F6
+	ADD	R3<<0, R2, R0
+	FMOVQ	0(R0), F16
+	FMOVQ	16(R0), F12
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FSTPQ	(F7, F6), 32(R8)
+	FSTPQ	(F11, F10), 96(R8)
+	FSTPQ	(F5, F4), 160(R8)
+	FSTPQ	(F17, F16), 224(R8)
+	FSTPQ	(F3, F2), 288(R8)
+	FSTPQ	(F9, F8), 352(R8)
+	FSTPQ	(F1, F0), 416(R8)
+	FSTPQ	(F13, F12), 480(R8)
+	B	stored1_0
+some1_0:
+	TBZ	$3, R14, lanes9
+	FLDPQ	0(R2), (F11, F10)
+lanes9done:
+	ADD	R11<<0, R2, R0
+	TBZ	$3, R14, lanes10
 	FLDPQ	0(R0), (F3, F2)
 lanes10done:
-	ADD	R12<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R12<<1, R3, R0
-	TBZ	$3, R19, lanes11
+	ADD	R11<<1, R2, R0
+	TBZ	$3, R14, lanes11
 	FLDPQ	0(R0), (F1, F0)
 lanes11done:
-	ADD	R6<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<0, R3, R0
-	TBZ	$3, R19, lanes12
+	ADD	R5<<0, R2, R0
+	TBZ	$3, R14, lanes12
 	FLDPQ	0(R0), (F17, F16)
 lanes12done:
-	ADD	R12<<2, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R12<<2, R3, R0
-	TBZ	$3, R19, lanes13
+	ADD	R11<<2, R2, R0
+	TBZ	$3, R14, lanes13
 	FLDPQ	0(R0), (F9, F8)
 lanes13done:
-	ADD	R5<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R5<<0, R3, R0
-	TBZ	$3, R19, lanes14
+	ADD	R4<<0, R2, R0
+	TBZ	$3, R14, lanes14
 	FLDPQ	0(R0), (F15, F14)
 lanes14done:
-	ADD	R6<<1, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R6<<1, R3, R0
-	TBZ	$3, R19, lanes15
+	ADD	R5<<1, R2, R0
+	TBZ	$3, R14, lanes15
 	FLDPQ	0(R0), (F7, F6)
 lanes15done:
-	ADD	R4<<0, R2, R0
-	PRFM	0(R0), PLDL2KEEP
-	ADD	R4<<0, R3, R0
-	TBZ	$3, R19, lanes16
+	ADD	R3<<0, R2, R0
+	TBZ	$3, R14, lanes16
 	FLDPQ	0(R0), (F13, F12)
 lanes16done:
 	VZIP1	V3.S4, V11.S4, V5.S4
@@ -4801,49 +4937,46 @@ lanes16done:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 32(R9)
-	FSTPQ	(F11, F6), 96(R9)
-	FSTPQ	(F10, F5), 160(R9)
-	FSTPQ	(F15, F4), 224(R9)
-	FSTPQ	(F3, F2), 288(R9)
-	FSTPQ	(F9, F8), 352(R9)
-	FSTPQ	(F1, F0), 416(R9)
-	FSTPQ	(F13, F12), 480(R9)
-	MOVWU	32(R10), R0
+	FSTPQ	(F14, F7), 32(R8)
+	FSTPQ	(F11, F6), 96(R8)
+	FSTPQ	(F10, F5), 160(R8)
+	FSTPQ	(F15, F4), 224(R8)
+	FSTPQ	(F3, F2), 288(R8)
+	FSTPQ	(F9, F8), 352(R8)
+	FSTPQ	(F1, F0), 416(R8)
+	FSTPQ	(F13, F12), 480(R8)
+stored1_0:
+	MOVWU	32(R9), R0
 	CMPW	$0, R0
 	BEQ	next
-	MOVD	R13, R3
-	TBZ	$3, R15, lanes17
-	FLDPQ	32(R3), (F11, F10)
-lanes17done:
-	ADD	R12<<0, R3, R0
-	TBZ	$3, R15, lanes18
-	FLDPQ	32(R0), (F3, F2)
-lanes18done:
-	ADD	R12<<1, R3, R0
-	TBZ	$3, R15, lanes19
-	FLDPQ	32(R0), (F1, F0)
-lanes19done:
-	ADD	R6<<0, R3, R0
-	TBZ	$3, R15, lanes20
-	FLDPQ	32(R0), (F17, F16)
-lanes20done:
-	ADD	R12<<2, R3, R0
-	TBZ	$3, R15, lanes21
-	FLDPQ	32(R0), (F9, F8)
-lanes21done:
-	ADD	R5<<0, R3, R0
-	TBZ	$3, R15, lanes22
-	FLDPQ	32(R0), (F15, F14)
-lanes22done:
-	ADD	R6<<1, R3, R0
-	TBZ	$3, R15, lanes23
-	FLDPQ	32(R0), (F7, F6)
-lanes23done:
-	ADD	R4<<0, R3, R0
-	TBZ	$3, R15, lanes24
-	FLDPQ	32(R0), (F13, F12)
-lanes24done:
+	MOVD	R12, R2
+	ADD	$32, R2, R2
+	MOVWU	60(R9), R0
+	CMPW	$0, R0
+	BEQ	some0_1
+	FMOVQ	0(R2), F11
+	FMOVQ	16(R2), F9
+	ADD	R11<<0, R2, R0
+	FMOVQ	0(R0), F3
+	FMOVQ	16(R0), F15
+	ADD	R11<<1, R2, R0
+	FMOVQ	0(R0), F1
+	FMOVQ	16(R0), F7
+	ADD	R5<<0, R2, R0
+	FMOVQ	0(R0), F17
+	FMOVQ	16(R0), F13
+	ADD	R11<<2, R2, R0
+	FMOVQ	0(R0), F10
+	FMOVQ	16(R0), F8
+	ADD	R4<<0, R2, R0
+	FMOVQ	0(R0), F2
+	FMOVQ	16(R0), F14
+	ADD	R5<<1, R2, R0
+	FMOVQ	0(R0), F0
+	FMOVQ	16(R0), F6
+	ADD	R3<<0, R2, R0
+	FMOVQ	0(R0), F16
+	FMOVQ	16(R0), F12
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
 	VZIP2	V3.S4, V11.S4, V3.S4
@@ -4876,57 +5009,71 @@ lanes24done:
 	VZIP1	V12.D2, V14.D2, V0.D2
 	VZIP2	V13.D2, V15.D2, V13.D2
 	VZIP2	V12.D2, V14.D2, V12.D2
-	VMOV	V7.B16, V14.B16
-	VMOV	V3.B16, V7.B16
-	VMOV	V6.B16, V3.B16
-	VMOV	V9.B16, V6.B16
-	VMOV	V10.B16, V9.B16
-	VMOV	V5.B16, V10.B16
-	VMOV	V1.B16, V5.B16
-	VMOV	V4.B16, V1.B16
-	VMOV	V17.B16, V15.B16
-	VMOV	V13.B16, V4.B16
-	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 512(R9)
-	FSTPQ	(F11, F6), 576(R9)
-	FSTPQ	(F10, F5), 640(R9)
-	FSTPQ	(F15, F4), 704(R9)
-	FSTPQ	(F3, F2), 768(R9)
-	FSTPQ	(F9, F8), 832(R9)
-	FSTPQ	(F1, F0), 896(R9)
-	FSTPQ	(F13, F12), 960(R9)
-	MOVD	R1, R3
-	TBZ	$3, R15, lanes25
-	FLDPQ	32(R3), (F11, F10)
-lanes25done:
-	ADD	R12<<0, R3, R0
-	TBZ	$3, R15, lanes26
-	FLDPQ	32(R0), (F3, F2)
-lanes26done:
-	ADD	R12<<1, R3, R0
-	TBZ	$3, R15, lanes27
-	FLDPQ	32(R0), (F1, F0)
-lanes27done:
-	ADD	R6<<0, R3, R0
-	TBZ	$3, R15, lanes28
-	FLDPQ	32(R0), (F17, F16)
-lanes28done:
-	ADD	R12<<2, R3, R0
-	TBZ	$3, R15, lanes29
-	FLDPQ	32(R0), (F9, F8)
-lanes29done:
-	ADD	R5<<0, R3, R0
-	TBZ	$3, R15, lanes30
-	FLDPQ	32(R0), (F15, F14)
-lanes30done:
-	ADD	R6<<1, R3, R0
-	TBZ	$3, R15, lanes31
-	FLDPQ	32(R0), (F7, F6)
-lanes31done:
-	ADD	R4<<0, R3, R0
-	TBZ	$3, R15, lanes32
-	FLDPQ	32(R0), (F13, F12)
-lanes32done:
+	FSTPQ	(F7, F6), 512(R8)
+	FSTPQ	(F11, F10), 576(R8)
+	FSTPQ	(F5, F4), 640(R8)
+	FSTPQ	(F17, F16), 704(R8)
+	FSTPQ	(F3, F2), 768(R8)
+	FSTPQ	(F9, F8), 832(R8)
+	FSTPQ	(F1, F0), 896(R8)
+	FSTPQ	(F13, F12), 960(R8)
+	B	stored0_1
+some0_1:
+	VMOVI	$0, V0.B16
+	FSTPQ	(F0, F0), 512(R8)
+	FSTPQ	(F0, F0), 576(R8)
+	FSTPQ	(F0, F0), 640(R8)
+	FSTPQ	(F0, F0), 704(R8)
+	FSTPQ	(F0, F0), 768(R8)
+	FSTPQ	(F0, F0), 832(R8)
+	FSTPQ	(F0, F0), 896(R8)
+	FSTPQ	(F0, F0), 960(R8)
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210660 // ushr v0.4s, v19.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210640 // ushr v0.4s, v18.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	FMOVS	R1, F0
+	VCNT	V0.B8, V0.B8
+	VUADDLV	V0.B8, V0
+	FMOVS	F0, R1
+	SUB	$8, R1, R1
+	ADD	R1<<2, R2, R2
+	LSL	$6, R1, R1
+	ADD	R1<<0, R8, R1
+	FMOVQ	0(R2), F11
+	FMOVQ	16(R2), F9
+	ADD	R11<<0, R2, R0
+	FMOVQ	0(R0), F3
+	FMOVQ	16(R0), F15
+	ADD	R11<<1, R2, R0
+	FMOVQ	0(R0), F1
+	FMOVQ	16(R0), F7
+	ADD	R5<<0, R2, R0
+	FMOVQ	0(R0), F17
+	FMOVQ	16(R0), F13
+	ADD	R11<<2, R2, R0
+	FMOVQ	0(R0), F10
+	FMOVQ	16(R0), F8
+	ADD	R4<<0, R2, R0
+	FMOVQ	0(R0), F2
+	FMOVQ	16(R0), F14
+	ADD	R5<<1, R2, R0
+	FMOVQ	0(R0), F0
+	FMOVQ	16(R0), F6
+	ADD	R3<<0, R2, R0
+	FMOVQ	0(R0), F16
+	FMOVQ	16(R0), F12
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
 	VZIP2	V3.S4, V11.S4, V3.S4
@@ -4959,885 +5106,609 @@ lanes32done:
 	VZIP1	V12.D2, V14.D2, V0.D2
 	VZIP2	V13.D2, V15.D2, V13.D2
 	VZIP2	V12.D2, V14.D2, V12.D2
-	VMOV	V7.B16, V14.B16
-	VMOV	V3.B16, V7.B16
-	VMOV	V6.B16, V3.B16
-	VMOV	V9.B16, V6.B16
-	VMOV	V10.B16, V9.B16
-	VMOV	V5.B16, V10.B16
-	VMOV	V1.B16, V5.B16
-	VMOV	V4.B16, V1.B16
-	VMOV	V17.B16, V15.B16
-	VMOV	V13.B16, V4.B16
-	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 544(R9)
-	FSTPQ	(F11, F6), 608(R9)
-	FSTPQ	(F10, F5), 672(R9)
-	FSTPQ	(F15, F4), 736(R9)
-	FSTPQ	(F3, F2), 800(R9)
-	FSTPQ	(F9, F8), 864(R9)
-	FSTPQ	(F1, F0), 928(R9)
-	FSTPQ	(F13, F12), 992(R9)
+	FSTPQ	(F7, F6), 512(R1)
+	FSTPQ	(F11, F10), 576(R1)
+	FSTPQ	(F5, F4), 640(R1)
+	FSTPQ	(F17, F16), 704(R1)
+	FSTPQ	(F3, F2), 768(R1)
+	FSTPQ	(F9, F8), 832(R1)
+	FSTPQ	(F1, F0), 896(R1)
+	FSTPQ	(F13, F12), 960(R1)
+stored0_1:
+	ADD	R11<<3, R12, R2
+	ADD	$32, R2, R2
+	MOVWU	60(R9), R0
+	CMPW	$0, R0
+	BEQ	some1_1
+	FMOVQ	0(R2), F11
+	FMOVQ	16(R2), F9
+	ADD	R11<<0, R2, R0
+	FMOVQ	0(R0), F3
+	FMOVQ	16(R0), F15
+	ADD	R11<<1, R2, R0
+	FMOVQ	0(R0), F1
+	FMOVQ	16(R0), F7
+	ADD	R5<<0, R2, R0
+	FMOVQ	0(R0), F17
+	FMOVQ	16(R0), F13
+	ADD	R11<<2, R2, R0
+	FMOVQ	0(R0), F10
+	FMOVQ	16(R0), F8
+	ADD	R4<<0, R2, R0
+	FMOVQ	0(R0), F2
+	FMOVQ	16(R0), F14
+	ADD	R5<<1, R2, R0
+	FMOVQ	0(R0), F0
+	FMOVQ	16(R0), F6
+	ADD	R3<<0, R2, R0
+	FMOVQ	0(R0), F16
+	FMOVQ	16(R0), F12
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FSTPQ	(F7, F6), 544(R8)
+	FSTPQ	(F11, F10), 608(R8)
+	FSTPQ	(F5, F4), 672(R8)
+	FSTPQ	(F17, F16), 736(R8)
+	FSTPQ	(F3, F2), 800(R8)
+	FSTPQ	(F9, F8), 864(R8)
+	FSTPQ	(F1, F0), 928(R8)
+	FSTPQ	(F13, F12), 992(R8)
+	B	stored1_1
+some1_1:
+	VMOVI	$0, V0.B16
+	FSTPQ	(F0, F0), 544(R8)
+	FSTPQ	(F0, F0), 608(R8)
+	FSTPQ	(F0, F0), 672(R8)
+	FSTPQ	(F0, F0), 736(R8)
+	FSTPQ	(F0, F0), 800(R8)
+	FSTPQ	(F0, F0), 864(R8)
+	FSTPQ	(F0, F0), 928(R8)
+	FSTPQ	(F0, F0), 992(R8)
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210660 // ushr v0.4s, v19.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210640 // ushr v0.4s, v18.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	FMOVS	R1, F0
+	VCNT	V0.B8, V0.B8
+	VUADDLV	V0.B8, V0
+	FMOVS	F0, R1
+	SUB	$8, R1, R1
+	ADD	R1<<2, R2, R2
+	LSL	$6, R1, R1
+	ADD	R1<<0, R8, R1
+	FMOVQ	0(R2), F11
+	FMOVQ	16(R2), F9
+	ADD	R11<<0, R2, R0
+	FMOVQ	0(R0), F3
+	FMOVQ	16(R0), F15
+	ADD	R11<<1, R2, R0
+	FMOVQ	0(R0), F1
+	FMOVQ	16(R0), F7
+	ADD	R5<<0, R2, R0
+	FMOVQ	0(R0), F17
+	FMOVQ	16(R0), F13
+	ADD	R11<<2, R2, R0
+	FMOVQ	0(R0), F10
+	FMOVQ	16(R0), F8
+	ADD	R4<<0, R2, R0
+	FMOVQ	0(R0), F2
+	FMOVQ	16(R0), F14
+	ADD	R5<<1, R2, R0
+	FMOVQ	0(R0), F0
+	FMOVQ	16(R0), F6
+	ADD	R3<<0, R2, R0
+	FMOVQ	0(R0), F16
+	FMOVQ	16(R0), F12
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FSTPQ	(F7, F6), 544(R1)
+	FSTPQ	(F11, F10), 608(R1)
+	FSTPQ	(F5, F4), 672(R1)
+	FSTPQ	(F17, F16), 736(R1)
+	FSTPQ	(F3, F2), 800(R1)
+	FSTPQ	(F9, F8), 864(R1)
+	FSTPQ	(F1, F0), 928(R1)
+	FSTPQ	(F13, F12), 992(R1)
+stored1_1:
 next:
-	ADD	R11, R13, R13
-	ADD	R8, R9, R9
-	SUBS	$1, R14, R14
+	ADD	R10, R12, R12
+	ADD	R7, R8, R8
+	SUBS	$1, R13, R13
 	BNE	row
 	RET
 lanes1:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	TBZ	$2, R19, lanes1low
-	FMOVQ	0(R3), F11
-	TBZ	$1, R19, lanes1highone
-	FMOVD	16(R3), F10
-	TBZ	$0, R19, lanes1done
-	ADD	$24, R3, R0
+	TBZ	$2, R14, lanes1low
+	FMOVQ	0(R2), F11
+	TBZ	$1, R14, lanes1highone
+	FMOVD	16(R2), F10
+	TBZ	$0, R14, lanes1done
+	ADD	$24, R2, R0
 	VLD1	(R0), V10.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R19, lanes1done
-	FMOVS	16(R3), F10
+	TBZ	$0, R14, lanes1done
+	FMOVS	16(R2), F10
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R19, lanes1one
-	FMOVD	0(R3), F11
-	TBZ	$0, R19, lanes1done
-	ADD	$8, R3, R0
+	TBZ	$1, R14, lanes1one
+	FMOVD	0(R2), F11
+	TBZ	$0, R14, lanes1done
+	ADD	$8, R2, R0
 	VLD1	(R0), V11.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R19, lanes1done
-	FMOVS	0(R3), F11
+	TBZ	$0, R14, lanes1done
+	FMOVS	0(R2), F11
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R19, lanes2low
+	TBZ	$2, R14, lanes2low
 	FMOVQ	0(R0), F3
-	TBZ	$1, R19, lanes2highone
+	TBZ	$1, R14, lanes2highone
 	FMOVD	16(R0), F2
-	TBZ	$0, R19, lanes2done
+	TBZ	$0, R14, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R19, lanes2done
+	TBZ	$0, R14, lanes2done
 	FMOVS	16(R0), F2
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R19, lanes2one
+	TBZ	$1, R14, lanes2one
 	FMOVD	0(R0), F3
-	TBZ	$0, R19, lanes2done
+	TBZ	$0, R14, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R19, lanes2done
+	TBZ	$0, R14, lanes2done
 	FMOVS	0(R0), F3
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R19, lanes3low
+	TBZ	$2, R14, lanes3low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R19, lanes3highone
+	TBZ	$1, R14, lanes3highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R19, lanes3done
+	TBZ	$0, R14, lanes3done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R19, lanes3done
+	TBZ	$0, R14, lanes3done
 	FMOVS	16(R0), F0
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R19, lanes3one
+	TBZ	$1, R14, lanes3one
 	FMOVD	0(R0), F1
-	TBZ	$0, R19, lanes3done
+	TBZ	$0, R14, lanes3done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R19, lanes3done
+	TBZ	$0, R14, lanes3done
 	FMOVS	0(R0), F1
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V17.B16
 	VMOVI	$0, V16.B16
-	TBZ	$2, R19, lanes4low
+	TBZ	$2, R14, lanes4low
 	FMOVQ	0(R0), F17
-	TBZ	$1, R19, lanes4highone
+	TBZ	$1, R14, lanes4highone
 	FMOVD	16(R0), F16
-	TBZ	$0, R19, lanes4done
+	TBZ	$0, R14, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V16.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R19, lanes4done
+	TBZ	$0, R14, lanes4done
 	FMOVS	16(R0), F16
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R19, lanes4one
+	TBZ	$1, R14, lanes4one
 	FMOVD	0(R0), F17
-	TBZ	$0, R19, lanes4done
+	TBZ	$0, R14, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V17.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R19, lanes4done
+	TBZ	$0, R14, lanes4done
 	FMOVS	0(R0), F17
 	B	lanes4done
 lanes5:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	TBZ	$2, R19, lanes5low
+	TBZ	$2, R14, lanes5low
 	FMOVQ	0(R0), F9
-	TBZ	$1, R19, lanes5highone
+	TBZ	$1, R14, lanes5highone
 	FMOVD	16(R0), F8
-	TBZ	$0, R19, lanes5done
+	TBZ	$0, R14, lanes5done
 	ADD	$24, R0, R0
 	VLD1	(R0), V8.S[2]
 	B	lanes5done
 lanes5highone:
-	TBZ	$0, R19, lanes5done
+	TBZ	$0, R14, lanes5done
 	FMOVS	16(R0), F8
 	B	lanes5done
 lanes5low:
-	TBZ	$1, R19, lanes5one
+	TBZ	$1, R14, lanes5one
 	FMOVD	0(R0), F9
-	TBZ	$0, R19, lanes5done
+	TBZ	$0, R14, lanes5done
 	ADD	$8, R0, R0
 	VLD1	(R0), V9.S[2]
 	B	lanes5done
 lanes5one:
-	TBZ	$0, R19, lanes5done
+	TBZ	$0, R14, lanes5done
 	FMOVS	0(R0), F9
 	B	lanes5done
 lanes6:
 	VMOVI	$0, V15.B16
 	VMOVI	$0, V14.B16
-	TBZ	$2, R19, lanes6low
+	TBZ	$2, R14, lanes6low
 	FMOVQ	0(R0), F15
-	TBZ	$1, R19, lanes6highone
+	TBZ	$1, R14, lanes6highone
 	FMOVD	16(R0), F14
-	TBZ	$0, R19, lanes6done
+	TBZ	$0, R14, lanes6done
 	ADD	$24, R0, R0
 	VLD1	(R0), V14.S[2]
 	B	lanes6done
 lanes6highone:
-	TBZ	$0, R19, lanes6done
+	TBZ	$0, R14, lanes6done
 	FMOVS	16(R0), F14
 	B	lanes6done
 lanes6low:
-	TBZ	$1, R19, lanes6one
+	TBZ	$1, R14, lanes6one
 	FMOVD	0(R0), F15
-	TBZ	$0, R19, lanes6done
+	TBZ	$0, R14, lanes6done
 	ADD	$8, R0, R0
 	VLD1	(R0), V15.S[2]
 	B	lanes6done
 lanes6one:
-	TBZ	$0, R19, lanes6done
+	TBZ	$0, R14, lanes6done
 	FMOVS	0(R0), F15
 	B	lanes6done
 lanes7:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R19, lanes7low
+	TBZ	$2, R14, lanes7low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R19, lanes7highone
+	TBZ	$1, R14, lanes7highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R19, lanes7done
+	TBZ	$0, R14, lanes7done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes7done
 lanes7highone:
-	TBZ	$0, R19, lanes7done
+	TBZ	$0, R14, lanes7done
 	FMOVS	16(R0), F6
 	B	lanes7done
 lanes7low:
-	TBZ	$1, R19, lanes7one
+	TBZ	$1, R14, lanes7one
 	FMOVD	0(R0), F7
-	TBZ	$0, R19, lanes7done
+	TBZ	$0, R14, lanes7done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes7done
 lanes7one:
-	TBZ	$0, R19, lanes7done
+	TBZ	$0, R14, lanes7done
 	FMOVS	0(R0), F7
 	B	lanes7done
 lanes8:
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	TBZ	$2, R19, lanes8low
+	TBZ	$2, R14, lanes8low
 	FMOVQ	0(R0), F13
-	TBZ	$1, R19, lanes8highone
+	TBZ	$1, R14, lanes8highone
 	FMOVD	16(R0), F12
-	TBZ	$0, R19, lanes8done
+	TBZ	$0, R14, lanes8done
 	ADD	$24, R0, R0
 	VLD1	(R0), V12.S[2]
 	B	lanes8done
 lanes8highone:
-	TBZ	$0, R19, lanes8done
+	TBZ	$0, R14, lanes8done
 	FMOVS	16(R0), F12
 	B	lanes8done
 lanes8low:
-	TBZ	$1, R19, lanes8one
+	TBZ	$1, R14, lanes8one
 	FMOVD	0(R0), F13
-	TBZ	$0, R19, lanes8done
+	TBZ	$0, R14, lanes8done
 	ADD	$8, R0, R0
 	VLD1	(R0), V13.S[2]
 	B	lanes8done
 lanes8one:
-	TBZ	$0, R19, lanes8done
+	TBZ	$0, R14, lanes8done
 	FMOVS	0(R0), F13
 	B	lanes8done
 lanes9:
 	VMOVI	$0, V11.B16
 	VMOVI	$0, V10.B16
-	TBZ	$2, R19, lanes9low
-	FMOVQ	0(R3), F11
-	TBZ	$1, R19, lanes9highone
-	FMOVD	16(R3), F10
-	TBZ	$0, R19, lanes9done
-	ADD	$24, R3, R0
+	TBZ	$2, R14, lanes9low
+	FMOVQ	0(R2), F11
+	TBZ	$1, R14, lanes9highone
+	FMOVD	16(R2), F10
+	TBZ	$0, R14, lanes9done
+	ADD	$24, R2, R0
 	VLD1	(R0), V10.S[2]
 	B	lanes9done
 lanes9highone:
-	TBZ	$0, R19, lanes9done
-	FMOVS	16(R3), F10
+	TBZ	$0, R14, lanes9done
+	FMOVS	16(R2), F10
 	B	lanes9done
 lanes9low:
-	TBZ	$1, R19, lanes9one
-	FMOVD	0(R3), F11
-	TBZ	$0, R19, lanes9done
-	ADD	$8, R3, R0
+	TBZ	$1, R14, lanes9one
+	FMOVD	0(R2), F11
+	TBZ	$0, R14, lanes9done
+	ADD	$8, R2, R0
 	VLD1	(R0), V11.S[2]
 	B	lanes9done
 lanes9one:
-	TBZ	$0, R19, lanes9done
-	FMOVS	0(R3), F11
+	TBZ	$0, R14, lanes9done
+	FMOVS	0(R2), F11
 	B	lanes9done
 lanes10:
 	VMOVI	$0, V3.B16
 	VMOVI	$0, V2.B16
-	TBZ	$2, R19, lanes10low
+	TBZ	$2, R14, lanes10low
 	FMOVQ	0(R0), F3
-	TBZ	$1, R19, lanes10highone
+	TBZ	$1, R14, lanes10highone
 	FMOVD	16(R0), F2
-	TBZ	$0, R19, lanes10done
+	TBZ	$0, R14, lanes10done
 	ADD	$24, R0, R0
 	VLD1	(R0), V2.S[2]
 	B	lanes10done
 lanes10highone:
-	TBZ	$0, R19, lanes10done
+	TBZ	$0, R14, lanes10done
 	FMOVS	16(R0), F2
 	B	lanes10done
 lanes10low:
-	TBZ	$1, R19, lanes10one
+	TBZ	$1, R14, lanes10one
 	FMOVD	0(R0), F3
-	TBZ	$0, R19, lanes10done
+	TBZ	$0, R14, lanes10done
 	ADD	$8, R0, R0
 	VLD1	(R0), V3.S[2]
 	B	lanes10done
 lanes10one:
-	TBZ	$0, R19, lanes10done
+	TBZ	$0, R14, lanes10done
 	FMOVS	0(R0), F3
 	B	lanes10done
 lanes11:
 	VMOVI	$0, V1.B16
 	VMOVI	$0, V0.B16
-	TBZ	$2, R19, lanes11low
+	TBZ	$2, R14, lanes11low
 	FMOVQ	0(R0), F1
-	TBZ	$1, R19, lanes11highone
+	TBZ	$1, R14, lanes11highone
 	FMOVD	16(R0), F0
-	TBZ	$0, R19, lanes11done
+	TBZ	$0, R14, lanes11done
 	ADD	$24, R0, R0
 	VLD1	(R0), V0.S[2]
 	B	lanes11done
 lanes11highone:
-	TBZ	$0, R19, lanes11done
+	TBZ	$0, R14, lanes11done
 	FMOVS	16(R0), F0
 	B	lanes11done
 lanes11low:
-	TBZ	$1, R19, lanes11one
+	TBZ	$1, R14, lanes11one
 	FMOVD	0(R0), F1
-	TBZ	$0, R19, lanes11done
+	TBZ	$0, R14, lanes11done
 	ADD	$8, R0, R0
 	VLD1	(R0), V1.S[2]
 	B	lanes11done
 lanes11one:
-	TBZ	$0, R19, lanes11done
+	TBZ	$0, R14, lanes11done
 	FMOVS	0(R0), F1
 	B	lanes11done
 lanes12:
 	VMOVI	$0, V17.B16
 	VMOVI	$0, V16.B16
-	TBZ	$2, R19, lanes12low
+	TBZ	$2, R14, lanes12low
 	FMOVQ	0(R0), F17
-	TBZ	$1, R19, lanes12highone
+	TBZ	$1, R14, lanes12highone
 	FMOVD	16(R0), F16
-	TBZ	$0, R19, lanes12done
+	TBZ	$0, R14, lanes12done
 	ADD	$24, R0, R0
 	VLD1	(R0), V16.S[2]
 	B	lanes12done
 lanes12highone:
-	TBZ	$0, R19, lanes12done
+	TBZ	$0, R14, lanes12done
 	FMOVS	16(R0), F16
 	B	lanes12done
 lanes12low:
-	TBZ	$1, R19, lanes12one
+	TBZ	$1, R14, lanes12one
 	FMOVD	0(R0), F17
-	TBZ	$0, R19, lanes12done
+	TBZ	$0, R14, lanes12done
 	ADD	$8, R0, R0
 	VLD1	(R0), V17.S[2]
 	B	lanes12done
 lanes12one:
-	TBZ	$0, R19, lanes12done
+	TBZ	$0, R14, lanes12done
 	FMOVS	0(R0), F17
 	B	lanes12done
 lanes13:
 	VMOVI	$0, V9.B16
 	VMOVI	$0, V8.B16
-	TBZ	$2, R19, lanes13low
+	TBZ	$2, R14, lanes13low
 	FMOVQ	0(R0), F9
-	TBZ	$1, R19, lanes13highone
+	TBZ	$1, R14, lanes13highone
 	FMOVD	16(R0), F8
-	TBZ	$0, R19, lanes13done
+	TBZ	$0, R14, lanes13done
 	ADD	$24, R0, R0
 	VLD1	(R0), V8.S[2]
 	B	lanes13done
 lanes13highone:
-	TBZ	$0, R19, lanes13done
+	TBZ	$0, R14, lanes13done
 	FMOVS	16(R0), F8
 	B	lanes13done
 lanes13low:
-	TBZ	$1, R19, lanes13one
+	TBZ	$1, R14, lanes13one
 	FMOVD	0(R0), F9
-	TBZ	$0, R19, lanes13done
+	TBZ	$0, R14, lanes13done
 	ADD	$8, R0, R0
 	VLD1	(R0), V9.S[2]
 	B	lanes13done
 lanes13one:
-	TBZ	$0, R19, lanes13done
+	TBZ	$0, R14, lanes13done
 	FMOVS	0(R0), F9
 	B	lanes13done
 lanes14:
 	VMOVI	$0, V15.B16
 	VMOVI	$0, V14.B16
-	TBZ	$2, R19, lanes14low
+	TBZ	$2, R14, lanes14low
 	FMOVQ	0(R0), F15
-	TBZ	$1, R19, lanes14highone
+	TBZ	$1, R14, lanes14highone
 	FMOVD	16(R0), F14
-	TBZ	$0, R19, lanes14done
+	TBZ	$0, R14, lanes14done
 	ADD	$24, R0, R0
 	VLD1	(R0), V14.S[2]
 	B	lanes14done
 lanes14highone:
-	TBZ	$0, R19, lanes14done
+	TBZ	$0, R14, lanes14done
 	FMOVS	16(R0), F14
 	B	lanes14done
 lanes14low:
-	TBZ	$1, R19, lanes14one
+	TBZ	$1, R14, lanes14one
 	FMOVD	0(R0), F15
-	TBZ	$0, R19, lanes14done
+	TBZ	$0, R14, lanes14done
 	ADD	$8, R0, R0
 	VLD1	(R0), V15.S[2]
 	B	lanes14done
 lanes14one:
-	TBZ	$0, R19, lanes14done
+	TBZ	$0, R14, lanes14done
 	FMOVS	0(R0), F15
 	B	lanes14done
 lanes15:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
-	TBZ	$2, R19, lanes15low
+	TBZ	$2, R14, lanes15low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R19, lanes15highone
+	TBZ	$1, R14, lanes15highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R19, lanes15done
+	TBZ	$0, R14, lanes15done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes15done
 lanes15highone:
-	TBZ	$0, R19, lanes15done
+	TBZ	$0, R14, lanes15done
 	FMOVS	16(R0), F6
 	B	lanes15done
 lanes15low:
-	TBZ	$1, R19, lanes15one
+	TBZ	$1, R14, lanes15one
 	FMOVD	0(R0), F7
-	TBZ	$0, R19, lanes15done
+	TBZ	$0, R14, lanes15done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes15done
 lanes15one:
-	TBZ	$0, R19, lanes15done
+	TBZ	$0, R14, lanes15done
 	FMOVS	0(R0), F7
 	B	lanes15done
 lanes16:
 	VMOVI	$0, V13.B16
 	VMOVI	$0, V12.B16
-	TBZ	$2, R19, lanes16low
+	TBZ	$2, R14, lanes16low
 	FMOVQ	0(R0), F13
-	TBZ	$1, R19, lanes16highone
+	TBZ	$1, R14, lanes16highone
 	FMOVD	16(R0), F12
-	TBZ	$0, R19, lanes16done
+	TBZ	$0, R14, lanes16done
 	ADD	$24, R0, R0
 	VLD1	(R0), V12.S[2]
 	B	lanes16done
 lanes16highone:
-	TBZ	$0, R19, lanes16done
+	TBZ	$0, R14, lanes16done
 	FMOVS	16(R0), F12
 	B	lanes16done
 lanes16low:
-	TBZ	$1, R19, lanes16one
+	TBZ	$1, R14, lanes16one
 	FMOVD	0(R0), F13
-	TBZ	$0, R19, lanes16done
+	TBZ	$0, R14, lanes16done
 	ADD	$8, R0, R0
 	VLD1	(R0), V13.S[2]
 	B	lanes16done
 lanes16one:
-	TBZ	$0, R19, lanes16done
+	TBZ	$0, R14, lanes16done
 	FMOVS	0(R0), F13
 	B	lanes16done
-lanes17:
-	VMOVI	$0, V11.B16
-	VMOVI	$0, V10.B16
-	ADD	$32, R3, R0
-	TBZ	$2, R15, lanes17low
-	FMOVQ	0(R0), F11
-	TBZ	$1, R15, lanes17highone
-	FMOVD	16(R0), F10
-	TBZ	$0, R15, lanes17done
-	ADD	$24, R0, R0
-	VLD1	(R0), V10.S[2]
-	B	lanes17done
-lanes17highone:
-	TBZ	$0, R15, lanes17done
-	FMOVS	16(R0), F10
-	B	lanes17done
-lanes17low:
-	TBZ	$1, R15, lanes17one
-	FMOVD	0(R0), F11
-	TBZ	$0, R15, lanes17done
-	ADD	$8, R0, R0
-	VLD1	(R0), V11.S[2]
-	B	lanes17done
-lanes17one:
-	TBZ	$0, R15, lanes17done
-	FMOVS	0(R0), F11
-	B	lanes17done
-lanes18:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes18low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R15, lanes18highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R15, lanes18done
-	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes18done
-lanes18highone:
-	TBZ	$0, R15, lanes18done
-	FMOVS	16(R0), F2
-	B	lanes18done
-lanes18low:
-	TBZ	$1, R15, lanes18one
-	FMOVD	0(R0), F3
-	TBZ	$0, R15, lanes18done
-	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
-	B	lanes18done
-lanes18one:
-	TBZ	$0, R15, lanes18done
-	FMOVS	0(R0), F3
-	B	lanes18done
-lanes19:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes19low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R15, lanes19highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R15, lanes19done
-	ADD	$24, R0, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes19done
-lanes19highone:
-	TBZ	$0, R15, lanes19done
-	FMOVS	16(R0), F0
-	B	lanes19done
-lanes19low:
-	TBZ	$1, R15, lanes19one
-	FMOVD	0(R0), F1
-	TBZ	$0, R15, lanes19done
-	ADD	$8, R0, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes19done
-lanes19one:
-	TBZ	$0, R15, lanes19done
-	FMOVS	0(R0), F1
-	B	lanes19done
-lanes20:
-	VMOVI	$0, V17.B16
-	VMOVI	$0, V16.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes20low
-	FMOVQ	0(R0), F17
-	TBZ	$1, R15, lanes20highone
-	FMOVD	16(R0), F16
-	TBZ	$0, R15, lanes20done
-	ADD	$24, R0, R0
-	VLD1	(R0), V16.S[2]
-	B	lanes20done
-lanes20highone:
-	TBZ	$0, R15, lanes20done
-	FMOVS	16(R0), F16
-	B	lanes20done
-lanes20low:
-	TBZ	$1, R15, lanes20one
-	FMOVD	0(R0), F17
-	TBZ	$0, R15, lanes20done
-	ADD	$8, R0, R0
-	VLD1	(R0), V17.S[2]
-	B	lanes20done
-lanes20one:
-	TBZ	$0, R15, lanes20done
-	FMOVS	0(R0), F17
-	B	lanes20done
-lanes21:
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes21low
-	FMOVQ	0(R0), F9
-	TBZ	$1, R15, lanes21highone
-	FMOVD	16(R0), F8
-	TBZ	$0, R15, lanes21done
-	ADD	$24, R0, R0
-	VLD1	(R0), V8.S[2]
-	B	lanes21done
-lanes21highone:
-	TBZ	$0, R15, lanes21done
-	FMOVS	16(R0), F8
-	B	lanes21done
-lanes21low:
-	TBZ	$1, R15, lanes21one
-	FMOVD	0(R0), F9
-	TBZ	$0, R15, lanes21done
-	ADD	$8, R0, R0
-	VLD1	(R0), V9.S[2]
-	B	lanes21done
-lanes21one:
-	TBZ	$0, R15, lanes21done
-	FMOVS	0(R0), F9
-	B	lanes21done
-lanes22:
-	VMOVI	$0, V15.B16
-	VMOVI	$0, V14.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes22low
-	FMOVQ	0(R0), F15
-	TBZ	$1, R15, lanes22highone
-	FMOVD	16(R0), F14
-	TBZ	$0, R15, lanes22done
-	ADD	$24, R0, R0
-	VLD1	(R0), V14.S[2]
-	B	lanes22done
-lanes22highone:
-	TBZ	$0, R15, lanes22done
-	FMOVS	16(R0), F14
-	B	lanes22done
-lanes22low:
-	TBZ	$1, R15, lanes22one
-	FMOVD	0(R0), F15
-	TBZ	$0, R15, lanes22done
-	ADD	$8, R0, R0
-	VLD1	(R0), V15.S[2]
-	B	lanes22done
-lanes22one:
-	TBZ	$0, R15, lanes22done
-	FMOVS	0(R0), F15
-	B	lanes22done
-lanes23:
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes23low
-	FMOVQ	0(R0), F7
-	TBZ	$1, R15, lanes23highone
-	FMOVD	16(R0), F6
-	TBZ	$0, R15, lanes23done
-	ADD	$24, R0, R0
-	VLD1	(R0), V6.S[2]
-	B	lanes23done
-lanes23highone:
-	TBZ	$0, R15, lanes23done
-	FMOVS	16(R0), F6
-	B	lanes23done
-lanes23low:
-	TBZ	$1, R15, lanes23one
-	FMOVD	0(R0), F7
-	TBZ	$0, R15, lanes23done
-	ADD	$8, R0, R0
-	VLD1	(R0), V7.S[2]
-	B	lanes23done
-lanes23one:
-	TBZ	$0, R15, lanes23done
-	FMOVS	0(R0), F7
-	B	lanes23done
-lanes24:
-	VMOVI	$0, V13.B16
-	VMOVI	$0, V12.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes24low
-	FMOVQ	0(R0), F13
-	TBZ	$1, R15, lanes24highone
-	FMOVD	16(R0), F12
-	TBZ	$0, R15, lanes24done
-	ADD	$24, R0, R0
-	VLD1	(R0), V12.S[2]
-	B	lanes24done
-lanes24highone:
-	TBZ	$0, R15, lanes24done
-	FMOVS	16(R0), F12
-	B	lanes24done
-lanes24low:
-	TBZ	$1, R15, lanes24one
-	FMOVD	0(R0), F13
-	TBZ	$0, R15, lanes24done
-	ADD	$8, R0, R0
-	VLD1	(R0), V13.S[2]
-	B	lanes24done
-lanes24one:
-	TBZ	$0, R15, lanes24done
-	FMOVS	0(R0), F13
-	B	lanes24done
-lanes25:
-	VMOVI	$0, V11.B16
-	VMOVI	$0, V10.B16
-	ADD	$32, R3, R0
-	TBZ	$2, R15, lanes25low
-	FMOVQ	0(R0), F11
-	TBZ	$1, R15, lanes25highone
-	FMOVD	16(R0), F10
-	TBZ	$0, R15, lanes25done
-	ADD	$24, R0, R0
-	VLD1	(R0), V10.S[2]
-	B	lanes25done
-lanes25highone:
-	TBZ	$0, R15, lanes25done
-	FMOVS	16(R0), F10
-	B	lanes25done
-lanes25low:
-	TBZ	$1, R15, lanes25one
-	FMOVD	0(R0), F11
-	TBZ	$0, R15, lanes25done
-	ADD	$8, R0, R0
-	VLD1	(R0), V11.S[2]
-	B	lanes25done
-lanes25one:
-	TBZ	$0, R15, lanes25done
-	FMOVS	0(R0), F11
-	B	lanes25done
-lanes26:
-	VMOVI	$0, V3.B16
-	VMOVI	$0, V2.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes26low
-	FMOVQ	0(R0), F3
-	TBZ	$1, R15, lanes26highone
-	FMOVD	16(R0), F2
-	TBZ	$0, R15, lanes26done
-	ADD	$24, R0, R0
-	VLD1	(R0), V2.S[2]
-	B	lanes26done
-lanes26highone:
-	TBZ	$0, R15, lanes26done
-	FMOVS	16(R0), F2
-	B	lanes26done
-lanes26low:
-	TBZ	$1, R15, lanes26one
-	FMOVD	0(R0), F3
-	TBZ	$0, R15, lanes26done
-	ADD	$8, R0, R0
-	VLD1	(R0), V3.S[2]
-	B	lanes26done
-lanes26one:
-	TBZ	$0, R15, lanes26done
-	FMOVS	0(R0), F3
-	B	lanes26done
-lanes27:
-	VMOVI	$0, V1.B16
-	VMOVI	$0, V0.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes27low
-	FMOVQ	0(R0), F1
-	TBZ	$1, R15, lanes27highone
-	FMOVD	16(R0), F0
-	TBZ	$0, R15, lanes27done
-	ADD	$24, R0, R0
-	VLD1	(R0), V0.S[2]
-	B	lanes27done
-lanes27highone:
-	TBZ	$0, R15, lanes27done
-	FMOVS	16(R0), F0
-	B	lanes27done
-lanes27low:
-	TBZ	$1, R15, lanes27one
-	FMOVD	0(R0), F1
-	TBZ	$0, R15, lanes27done
-	ADD	$8, R0, R0
-	VLD1	(R0), V1.S[2]
-	B	lanes27done
-lanes27one:
-	TBZ	$0, R15, lanes27done
-	FMOVS	0(R0), F1
-	B	lanes27done
-lanes28:
-	VMOVI	$0, V17.B16
-	VMOVI	$0, V16.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes28low
-	FMOVQ	0(R0), F17
-	TBZ	$1, R15, lanes28highone
-	FMOVD	16(R0), F16
-	TBZ	$0, R15, lanes28done
-	ADD	$24, R0, R0
-	VLD1	(R0), V16.S[2]
-	B	lanes28done
-lanes28highone:
-	TBZ	$0, R15, lanes28done
-	FMOVS	16(R0), F16
-	B	lanes28done
-lanes28low:
-	TBZ	$1, R15, lanes28one
-	FMOVD	0(R0), F17
-	TBZ	$0, R15, lanes28done
-	ADD	$8, R0, R0
-	VLD1	(R0), V17.S[2]
-	B	lanes28done
-lanes28one:
-	TBZ	$0, R15, lanes28done
-	FMOVS	0(R0), F17
-	B	lanes28done
-lanes29:
-	VMOVI	$0, V9.B16
-	VMOVI	$0, V8.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes29low
-	FMOVQ	0(R0), F9
-	TBZ	$1, R15, lanes29highone
-	FMOVD	16(R0), F8
-	TBZ	$0, R15, lanes29done
-	ADD	$24, R0, R0
-	VLD1	(R0), V8.S[2]
-	B	lanes29done
-lanes29highone:
-	TBZ	$0, R15, lanes29done
-	FMOVS	16(R0), F8
-	B	lanes29done
-lanes29low:
-	TBZ	$1, R15, lanes29one
-	FMOVD	0(R0), F9
-	TBZ	$0, R15, lanes29done
-	ADD	$8, R0, R0
-	VLD1	(R0), V9.S[2]
-	B	lanes29done
-lanes29one:
-	TBZ	$0, R15, lanes29done
-	FMOVS	0(R0), F9
-	B	lanes29done
-lanes30:
-	VMOVI	$0, V15.B16
-	VMOVI	$0, V14.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes30low
-	FMOVQ	0(R0), F15
-	TBZ	$1, R15, lanes30highone
-	FMOVD	16(R0), F14
-	TBZ	$0, R15, lanes30done
-	ADD	$24, R0, R0
-	VLD1	(R0), V14.S[2]
-	B	lanes30done
-lanes30highone:
-	TBZ	$0, R15, lanes30done
-	FMOVS	16(R0), F14
-	B	lanes30done
-lanes30low:
-	TBZ	$1, R15, lanes30one
-	FMOVD	0(R0), F15
-	TBZ	$0, R15, lanes30done
-	ADD	$8, R0, R0
-	VLD1	(R0), V15.S[2]
-	B	lanes30done
-lanes30one:
-	TBZ	$0, R15, lanes30done
-	FMOVS	0(R0), F15
-	B	lanes30done
-lanes31:
-	VMOVI	$0, V7.B16
-	VMOVI	$0, V6.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes31low
-	FMOVQ	0(R0), F7
-	TBZ	$1, R15, lanes31highone
-	FMOVD	16(R0), F6
-	TBZ	$0, R15, lanes31done
-	ADD	$24, R0, R0
-	VLD1	(R0), V6.S[2]
-	B	lanes31done
-lanes31highone:
-	TBZ	$0, R15, lanes31done
-	FMOVS	16(R0), F6
-	B	lanes31done
-lanes31low:
-	TBZ	$1, R15, lanes31one
-	FMOVD	0(R0), F7
-	TBZ	$0, R15, lanes31done
-	ADD	$8, R0, R0
-	VLD1	(R0), V7.S[2]
-	B	lanes31done
-lanes31one:
-	TBZ	$0, R15, lanes31done
-	FMOVS	0(R0), F7
-	B	lanes31done
-lanes32:
-	VMOVI	$0, V13.B16
-	VMOVI	$0, V12.B16
-	ADD	$32, R0, R0
-	TBZ	$2, R15, lanes32low
-	FMOVQ	0(R0), F13
-	TBZ	$1, R15, lanes32highone
-	FMOVD	16(R0), F12
-	TBZ	$0, R15, lanes32done
-	ADD	$24, R0, R0
-	VLD1	(R0), V12.S[2]
-	B	lanes32done
-lanes32highone:
-	TBZ	$0, R15, lanes32done
-	FMOVS	16(R0), F12
-	B	lanes32done
-lanes32low:
-	TBZ	$1, R15, lanes32one
-	FMOVD	0(R0), F13
-	TBZ	$0, R15, lanes32done
-	ADD	$8, R0, R0
-	VLD1	(R0), V13.S[2]
-	B	lanes32done
-lanes32one:
-	TBZ	$0, R15, lanes32done
-	FMOVS	0(R0), F13
-	B	lanes32done
 
 // func lanesToPlanesNEON(rows int, src *float32, stride int, bias *float32, dst *float32, plane int, width int, mask uintptr)
 TEXT ·lanesToPlanesNEON(SB), NOSPLIT, $0-64
 	MOVD	bias+24(FP), R0
-	FLDPQ	0(R0), (F22, F21)
-	FLDPQ	32(R0), (F20, F19)
+	FLDPQ	0(R0), (F21, F20)
+	FLDPQ	32(R0), (F19, F18)
 	MOVD	rows+0(FP), R12
 	MOVD	src+8(FP), R11
 	MOVD	stride+16(FP), R10
@@ -5849,75 +5720,7 @@ TEXT ·lanesToPlanesNEON(SB), NOSPLIT, $0-64
 	ADD	R8<<1, R5, R4
 	ADD	R8<<1, R4, R3
 row:
-	FLDPQ	0(R11), (F1, F0)
-	WORD	$0x4e21d6c6 // fadd v6.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6a4 // fadd v4.4s, v21.4s, v0.4s
-	FLDPQ	64(R11), (F1, F0)
-	WORD	$0x4e21d6cd // fadd v13.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6ac // fadd v12.4s, v21.4s, v0.4s
-	FLDPQ	128(R11), (F1, F0)
-	WORD	$0x4e21d6cb // fadd v11.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6aa // fadd v10.4s, v21.4s, v0.4s
-	FLDPQ	192(R11), (F1, F0)
-	WORD	$0x4e21d6c2 // fadd v2.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6a0 // fadd v0.4s, v21.4s, v0.4s
-	FLDPQ	256(R11), (F3, F1)
-	WORD	$0x4e23d6cf // fadd v15.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6ae // fadd v14.4s, v21.4s, v1.4s
-	FLDPQ	320(R11), (F3, F1)
-	WORD	$0x4e23d6c9 // fadd v9.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6a8 // fadd v8.4s, v21.4s, v1.4s
-	FLDPQ	384(R11), (F3, F1)
-	WORD	$0x4e23d6c7 // fadd v7.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6a5 // fadd v5.4s, v21.4s, v1.4s
-	FLDPQ	448(R11), (F3, F1)
-	WORD	$0x4e23d6d2 // fadd v18.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6b1 // fadd v17.4s, v21.4s, v1.4s
 	MOVD	R9, R2
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	MOVD	R8, R1
 	LSL	$4, R1, R1
 	ADD	R2, R1, R1
@@ -5938,24 +5741,88 @@ row:
 	PRFM	0(R0), PLDL2KEEP
 	MOVWU	28(R6), R0
 	CMPW	$0, R0
-	BEQ	pieces00
-	FSTPQ	(F10, F9), 0(R2)
+	BEQ	some00
+	FLDPQ	0(R11), (F1, F0)
+	WORD	$0x4e21d6ab // fadd v11.4s, v21.4s, v1.4s
+	WORD	$0x4e20d68a // fadd v10.4s, v20.4s, v0.4s
+	FLDPQ	64(R11), (F1, F0)
+	WORD	$0x4e21d6a3 // fadd v3.4s, v21.4s, v1.4s
+	WORD	$0x4e20d682 // fadd v2.4s, v20.4s, v0.4s
+	FLDPQ	128(R11), (F1, F0)
+	WORD	$0x4e21d6a1 // fadd v1.4s, v21.4s, v1.4s
+	WORD	$0x4e20d680 // fadd v0.4s, v20.4s, v0.4s
+	FLDPQ	192(R11), (F5, F4)
+	WORD	$0x4e25d6b1 // fadd v17.4s, v21.4s, v5.4s
+	WORD	$0x4e24d690 // fadd v16.4s, v20.4s, v4.4s
+	FLDPQ	256(R11), (F5, F4)
+	WORD	$0x4e25d6a9 // fadd v9.4s, v21.4s, v5.4s
+	WORD	$0x4e24d688 // fadd v8.4s, v20.4s, v4.4s
+	FLDPQ	320(R11), (F5, F4)
+	WORD	$0x4e25d6af // fadd v15.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68e // fadd v14.4s, v20.4s, v4.4s
+	FLDPQ	384(R11), (F5, F4)
+	WORD	$0x4e25d6a7 // fadd v7.4s, v21.4s, v5.4s
+	WORD	$0x4e24d686 // fadd v6.4s, v20.4s, v4.4s
+	FLDPQ	448(R11), (F5, F4)
+	WORD	$0x4e25d6ad // fadd v13.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68c // fadd v12.4s, v20.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FMOVQ	F7, 0(R2)
+	FMOVQ	F3, 16(R2)
 	ADD	R8<<0, R2, R0
-	FSTPQ	(F8, F7), 0(R0)
+	FMOVQ	F11, 0(R0)
+	FMOVQ	F9, 16(R0)
 	ADD	R8<<1, R2, R0
-	FSTPQ	(F6, F5), 0(R0)
+	FMOVQ	F5, 0(R0)
+	FMOVQ	F1, 16(R0)
 	ADD	R5<<0, R2, R0
-	FSTPQ	(F4, F3), 0(R0)
+	FMOVQ	F17, 0(R0)
+	FMOVQ	F13, 16(R0)
 	ADD	R8<<2, R2, R0
-	FSTPQ	(F14, F13), 0(R0)
+	FMOVQ	F6, 0(R0)
+	FMOVQ	F2, 16(R0)
 	ADD	R4<<0, R2, R0
-	FSTPQ	(F16, F15), 0(R0)
+	FMOVQ	F10, 0(R0)
+	FMOVQ	F8, 16(R0)
 	ADD	R5<<1, R2, R0
-	FSTPQ	(F12, F11), 0(R0)
+	FMOVQ	F4, 0(R0)
+	FMOVQ	F0, 16(R0)
 	ADD	R3<<0, R2, R0
-	FSTPQ	(F18, F17), 0(R0)
+	FMOVQ	F16, 0(R0)
+	FMOVQ	F12, 16(R0)
 	B	stored00
-pieces00:
+some00:
 	FLDPQ	0(R6), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -5976,156 +5843,155 @@ pieces00:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R1
+	FLDPQ	0(R11), (F1, F0)
+	WORD	$0x4e21d6ab // fadd v11.4s, v21.4s, v1.4s
+	WORD	$0x4e20d68a // fadd v10.4s, v20.4s, v0.4s
+	FLDPQ	64(R11), (F1, F0)
+	WORD	$0x4e21d6a3 // fadd v3.4s, v21.4s, v1.4s
+	WORD	$0x4e20d682 // fadd v2.4s, v20.4s, v0.4s
+	FLDPQ	128(R11), (F1, F0)
+	WORD	$0x4e21d6a1 // fadd v1.4s, v21.4s, v1.4s
+	WORD	$0x4e20d680 // fadd v0.4s, v20.4s, v0.4s
+	FLDPQ	192(R11), (F5, F4)
+	WORD	$0x4e25d6b1 // fadd v17.4s, v21.4s, v5.4s
+	WORD	$0x4e24d690 // fadd v16.4s, v20.4s, v4.4s
+	FLDPQ	256(R11), (F5, F4)
+	WORD	$0x4e25d6a9 // fadd v9.4s, v21.4s, v5.4s
+	WORD	$0x4e24d688 // fadd v8.4s, v20.4s, v4.4s
+	FLDPQ	320(R11), (F5, F4)
+	WORD	$0x4e25d6af // fadd v15.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68e // fadd v14.4s, v20.4s, v4.4s
+	FLDPQ	384(R11), (F5, F4)
+	WORD	$0x4e25d6a7 // fadd v7.4s, v21.4s, v5.4s
+	WORD	$0x4e24d686 // fadd v6.4s, v20.4s, v4.4s
+	FLDPQ	448(R11), (F5, F4)
+	WORD	$0x4e25d6ad // fadd v13.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68c // fadd v12.4s, v20.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	VMOV	V7.B16, V14.B16
+	VMOV	V3.B16, V7.B16
+	VMOV	V6.B16, V3.B16
+	VMOV	V9.B16, V6.B16
+	VMOV	V10.B16, V9.B16
+	VMOV	V5.B16, V10.B16
+	VMOV	V1.B16, V5.B16
+	VMOV	V4.B16, V1.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V13.B16, V4.B16
+	VMOV	V16.B16, V13.B16
 	TST	$4, R1
 	BEQ	without400
-	FMOVQ	F10, 0(R2)
-	VMOV	V9.B16, V10.B16
+	FMOVQ	F14, 0(R2)
+	VMOV	V7.B16, V14.B16
 	ADD	R8<<0, R2, R0
-	FMOVQ	F8, 0(R0)
-	VMOV	V7.B16, V8.B16
+	FMOVQ	F11, 0(R0)
+	VMOV	V6.B16, V11.B16
 	ADD	R8<<1, R2, R0
-	FMOVQ	F6, 0(R0)
-	VMOV	V5.B16, V6.B16
+	FMOVQ	F10, 0(R0)
+	VMOV	V5.B16, V10.B16
 	ADD	R5<<0, R2, R0
-	FMOVQ	F4, 0(R0)
-	VMOV	V3.B16, V4.B16
+	FMOVQ	F15, 0(R0)
+	VMOV	V4.B16, V15.B16
 	ADD	R8<<2, R2, R0
-	FMOVQ	F14, 0(R0)
-	VMOV	V13.B16, V14.B16
+	FMOVQ	F3, 0(R0)
+	VMOV	V2.B16, V3.B16
 	ADD	R4<<0, R2, R0
-	FMOVQ	F16, 0(R0)
-	VMOV	V15.B16, V16.B16
+	FMOVQ	F9, 0(R0)
+	VMOV	V8.B16, V9.B16
 	ADD	R5<<1, R2, R0
-	FMOVQ	F12, 0(R0)
-	VMOV	V11.B16, V12.B16
+	FMOVQ	F1, 0(R0)
+	VMOV	V0.B16, V1.B16
 	ADD	R3<<0, R2, R0
-	FMOVQ	F18, 0(R0)
-	VMOV	V17.B16, V18.B16
+	FMOVQ	F13, 0(R0)
+	VMOV	V12.B16, V13.B16
 	ADD	$16, R2, R2
 without400:
 	TST	$2, R1
 	BEQ	without200
-	FMOVD	F10, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
-	ADD	R8<<0, R2, R0
-	FMOVD	F8, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
-	ADD	R8<<1, R2, R0
-	FMOVD	F6, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
-	ADD	R5<<0, R2, R0
-	FMOVD	F4, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
-	ADD	R8<<2, R2, R0
-	FMOVD	F14, 0(R0)
+	FMOVD	F14, 0(R2)
 	VMOVI	$0, V0.B16
 	VEXT	$8, V0.B16, V14.B16, V14.B16
+	ADD	R8<<0, R2, R0
+	FMOVD	F11, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V11.B16, V11.B16
+	ADD	R8<<1, R2, R0
+	FMOVD	F10, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V10.B16, V10.B16
+	ADD	R5<<0, R2, R0
+	FMOVD	F15, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V15.B16, V15.B16
+	ADD	R8<<2, R2, R0
+	FMOVD	F3, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V3.B16, V3.B16
 	ADD	R4<<0, R2, R0
-	FMOVD	F16, 0(R0)
+	FMOVD	F9, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
+	VEXT	$8, V0.B16, V9.B16, V9.B16
 	ADD	R5<<1, R2, R0
-	FMOVD	F12, 0(R0)
+	FMOVD	F1, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
+	VEXT	$8, V0.B16, V1.B16, V1.B16
 	ADD	R3<<0, R2, R0
-	FMOVD	F18, 0(R0)
+	FMOVD	F13, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R2, R2
 without200:
 	TST	$1, R1
 	BEQ	without100
-	FMOVS	F10, 0(R2)
+	FMOVS	F14, 0(R2)
 	ADD	R8<<0, R2, R0
-	FMOVS	F8, 0(R0)
+	FMOVS	F11, 0(R0)
 	ADD	R8<<1, R2, R0
-	FMOVS	F6, 0(R0)
+	FMOVS	F10, 0(R0)
 	ADD	R5<<0, R2, R0
-	FMOVS	F4, 0(R0)
+	FMOVS	F15, 0(R0)
 	ADD	R8<<2, R2, R0
-	FMOVS	F14, 0(R0)
+	FMOVS	F3, 0(R0)
 	ADD	R4<<0, R2, R0
-	FMOVS	F16, 0(R0)
+	FMOVS	F9, 0(R0)
 	ADD	R5<<1, R2, R0
-	FMOVS	F12, 0(R0)
+	FMOVS	F1, 0(R0)
 	ADD	R3<<0, R2, R0
-	FMOVS	F18, 0(R0)
+	FMOVS	F13, 0(R0)
 without100:
 stored00:
-	FLDPQ	32(R11), (F1, F0)
-	WORD	$0x4e21d686 // fadd v6.4s, v20.4s, v1.4s
-	WORD	$0x4e20d664 // fadd v4.4s, v19.4s, v0.4s
-	FLDPQ	96(R11), (F1, F0)
-	WORD	$0x4e21d68d // fadd v13.4s, v20.4s, v1.4s
-	WORD	$0x4e20d66c // fadd v12.4s, v19.4s, v0.4s
-	FLDPQ	160(R11), (F1, F0)
-	WORD	$0x4e21d68b // fadd v11.4s, v20.4s, v1.4s
-	WORD	$0x4e20d66a // fadd v10.4s, v19.4s, v0.4s
-	FLDPQ	224(R11), (F1, F0)
-	WORD	$0x4e21d682 // fadd v2.4s, v20.4s, v1.4s
-	WORD	$0x4e20d660 // fadd v0.4s, v19.4s, v0.4s
-	FLDPQ	288(R11), (F3, F1)
-	WORD	$0x4e23d68f // fadd v15.4s, v20.4s, v3.4s
-	WORD	$0x4e21d66e // fadd v14.4s, v19.4s, v1.4s
-	FLDPQ	352(R11), (F3, F1)
-	WORD	$0x4e23d689 // fadd v9.4s, v20.4s, v3.4s
-	WORD	$0x4e21d668 // fadd v8.4s, v19.4s, v1.4s
-	FLDPQ	416(R11), (F3, F1)
-	WORD	$0x4e23d687 // fadd v7.4s, v20.4s, v3.4s
-	WORD	$0x4e21d665 // fadd v5.4s, v19.4s, v1.4s
-	FLDPQ	480(R11), (F3, F1)
-	WORD	$0x4e23d692 // fadd v18.4s, v20.4s, v3.4s
-	WORD	$0x4e21d671 // fadd v17.4s, v19.4s, v1.4s
 	ADD	R8<<3, R9, R2
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	MOVD	R8, R1
 	LSL	$4, R1, R1
 	ADD	R2, R1, R1
@@ -6146,24 +6012,88 @@ stored00:
 	PRFM	0(R0), PLDL2KEEP
 	MOVWU	28(R6), R0
 	CMPW	$0, R0
-	BEQ	pieces10
-	FSTPQ	(F10, F9), 0(R2)
+	BEQ	some10
+	FLDPQ	32(R11), (F1, F0)
+	WORD	$0x4e21d66b // fadd v11.4s, v19.4s, v1.4s
+	WORD	$0x4e20d64a // fadd v10.4s, v18.4s, v0.4s
+	FLDPQ	96(R11), (F1, F0)
+	WORD	$0x4e21d663 // fadd v3.4s, v19.4s, v1.4s
+	WORD	$0x4e20d642 // fadd v2.4s, v18.4s, v0.4s
+	FLDPQ	160(R11), (F1, F0)
+	WORD	$0x4e21d661 // fadd v1.4s, v19.4s, v1.4s
+	WORD	$0x4e20d640 // fadd v0.4s, v18.4s, v0.4s
+	FLDPQ	224(R11), (F5, F4)
+	WORD	$0x4e25d671 // fadd v17.4s, v19.4s, v5.4s
+	WORD	$0x4e24d650 // fadd v16.4s, v18.4s, v4.4s
+	FLDPQ	288(R11), (F5, F4)
+	WORD	$0x4e25d669 // fadd v9.4s, v19.4s, v5.4s
+	WORD	$0x4e24d648 // fadd v8.4s, v18.4s, v4.4s
+	FLDPQ	352(R11), (F5, F4)
+	WORD	$0x4e25d66f // fadd v15.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64e // fadd v14.4s, v18.4s, v4.4s
+	FLDPQ	416(R11), (F5, F4)
+	WORD	$0x4e25d667 // fadd v7.4s, v19.4s, v5.4s
+	WORD	$0x4e24d646 // fadd v6.4s, v18.4s, v4.4s
+	FLDPQ	480(R11), (F5, F4)
+	WORD	$0x4e25d66d // fadd v13.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64c // fadd v12.4s, v18.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FMOVQ	F7, 0(R2)
+	FMOVQ	F3, 16(R2)
 	ADD	R8<<0, R2, R0
-	FSTPQ	(F8, F7), 0(R0)
+	FMOVQ	F11, 0(R0)
+	FMOVQ	F9, 16(R0)
 	ADD	R8<<1, R2, R0
-	FSTPQ	(F6, F5), 0(R0)
+	FMOVQ	F5, 0(R0)
+	FMOVQ	F1, 16(R0)
 	ADD	R5<<0, R2, R0
-	FSTPQ	(F4, F3), 0(R0)
+	FMOVQ	F17, 0(R0)
+	FMOVQ	F13, 16(R0)
 	ADD	R8<<2, R2, R0
-	FSTPQ	(F14, F13), 0(R0)
+	FMOVQ	F6, 0(R0)
+	FMOVQ	F2, 16(R0)
 	ADD	R4<<0, R2, R0
-	FSTPQ	(F16, F15), 0(R0)
+	FMOVQ	F10, 0(R0)
+	FMOVQ	F8, 16(R0)
 	ADD	R5<<1, R2, R0
-	FSTPQ	(F12, F11), 0(R0)
+	FMOVQ	F4, 0(R0)
+	FMOVQ	F0, 16(R0)
 	ADD	R3<<0, R2, R0
-	FSTPQ	(F18, F17), 0(R0)
+	FMOVQ	F16, 0(R0)
+	FMOVQ	F12, 16(R0)
 	B	stored10
-pieces10:
+some10:
 	FLDPQ	0(R6), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -6184,180 +6114,243 @@ pieces10:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R1
+	FLDPQ	32(R11), (F1, F0)
+	WORD	$0x4e21d66b // fadd v11.4s, v19.4s, v1.4s
+	WORD	$0x4e20d64a // fadd v10.4s, v18.4s, v0.4s
+	FLDPQ	96(R11), (F1, F0)
+	WORD	$0x4e21d663 // fadd v3.4s, v19.4s, v1.4s
+	WORD	$0x4e20d642 // fadd v2.4s, v18.4s, v0.4s
+	FLDPQ	160(R11), (F1, F0)
+	WORD	$0x4e21d661 // fadd v1.4s, v19.4s, v1.4s
+	WORD	$0x4e20d640 // fadd v0.4s, v18.4s, v0.4s
+	FLDPQ	224(R11), (F5, F4)
+	WORD	$0x4e25d671 // fadd v17.4s, v19.4s, v5.4s
+	WORD	$0x4e24d650 // fadd v16.4s, v18.4s, v4.4s
+	FLDPQ	288(R11), (F5, F4)
+	WORD	$0x4e25d669 // fadd v9.4s, v19.4s, v5.4s
+	WORD	$0x4e24d648 // fadd v8.4s, v18.4s, v4.4s
+	FLDPQ	352(R11), (F5, F4)
+	WORD	$0x4e25d66f // fadd v15.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64e // fadd v14.4s, v18.4s, v4.4s
+	FLDPQ	416(R11), (F5, F4)
+	WORD	$0x4e25d667 // fadd v7.4s, v19.4s, v5.4s
+	WORD	$0x4e24d646 // fadd v6.4s, v18.4s, v4.4s
+	FLDPQ	480(R11), (F5, F4)
+	WORD	$0x4e25d66d // fadd v13.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64c // fadd v12.4s, v18.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	VMOV	V7.B16, V14.B16
+	VMOV	V3.B16, V7.B16
+	VMOV	V6.B16, V3.B16
+	VMOV	V9.B16, V6.B16
+	VMOV	V10.B16, V9.B16
+	VMOV	V5.B16, V10.B16
+	VMOV	V1.B16, V5.B16
+	VMOV	V4.B16, V1.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V13.B16, V4.B16
+	VMOV	V16.B16, V13.B16
 	TST	$4, R1
 	BEQ	without410
-	FMOVQ	F10, 0(R2)
-	VMOV	V9.B16, V10.B16
+	FMOVQ	F14, 0(R2)
+	VMOV	V7.B16, V14.B16
 	ADD	R8<<0, R2, R0
-	FMOVQ	F8, 0(R0)
-	VMOV	V7.B16, V8.B16
+	FMOVQ	F11, 0(R0)
+	VMOV	V6.B16, V11.B16
 	ADD	R8<<1, R2, R0
-	FMOVQ	F6, 0(R0)
-	VMOV	V5.B16, V6.B16
+	FMOVQ	F10, 0(R0)
+	VMOV	V5.B16, V10.B16
 	ADD	R5<<0, R2, R0
-	FMOVQ	F4, 0(R0)
-	VMOV	V3.B16, V4.B16
+	FMOVQ	F15, 0(R0)
+	VMOV	V4.B16, V15.B16
 	ADD	R8<<2, R2, R0
-	FMOVQ	F14, 0(R0)
-	VMOV	V13.B16, V14.B16
+	FMOVQ	F3, 0(R0)
+	VMOV	V2.B16, V3.B16
 	ADD	R4<<0, R2, R0
-	FMOVQ	F16, 0(R0)
-	VMOV	V15.B16, V16.B16
+	FMOVQ	F9, 0(R0)
+	VMOV	V8.B16, V9.B16
 	ADD	R5<<1, R2, R0
-	FMOVQ	F12, 0(R0)
-	VMOV	V11.B16, V12.B16
+	FMOVQ	F1, 0(R0)
+	VMOV	V0.B16, V1.B16
 	ADD	R3<<0, R2, R0
-	FMOVQ	F18, 0(R0)
-	VMOV	V17.B16, V18.B16
+	FMOVQ	F13, 0(R0)
+	VMOV	V12.B16, V13.B16
 	ADD	$16, R2, R2
 without410:
 	TST	$2, R1
 	BEQ	without210
-	FMOVD	F10, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
-	ADD	R8<<0, R2, R0
-	FMOVD	F8, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
-	ADD	R8<<1, R2, R0
-	FMOVD	F6, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
-	ADD	R5<<0, R2, R0
-	FMOVD	F4, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
-	ADD	R8<<2, R2, R0
-	FMOVD	F14, 0(R0)
+	FMOVD	F14, 0(R2)
 	VMOVI	$0, V0.B16
 	VEXT	$8, V0.B16, V14.B16, V14.B16
+	ADD	R8<<0, R2, R0
+	FMOVD	F11, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V11.B16, V11.B16
+	ADD	R8<<1, R2, R0
+	FMOVD	F10, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V10.B16, V10.B16
+	ADD	R5<<0, R2, R0
+	FMOVD	F15, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V15.B16, V15.B16
+	ADD	R8<<2, R2, R0
+	FMOVD	F3, 0(R0)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V3.B16, V3.B16
 	ADD	R4<<0, R2, R0
-	FMOVD	F16, 0(R0)
+	FMOVD	F9, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
+	VEXT	$8, V0.B16, V9.B16, V9.B16
 	ADD	R5<<1, R2, R0
-	FMOVD	F12, 0(R0)
+	FMOVD	F1, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
+	VEXT	$8, V0.B16, V1.B16, V1.B16
 	ADD	R3<<0, R2, R0
-	FMOVD	F18, 0(R0)
+	FMOVD	F13, 0(R0)
 	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
 	ADD	$8, R2, R2
 without210:
 	TST	$1, R1
 	BEQ	without110
-	FMOVS	F10, 0(R2)
+	FMOVS	F14, 0(R2)
 	ADD	R8<<0, R2, R0
-	FMOVS	F8, 0(R0)
+	FMOVS	F11, 0(R0)
 	ADD	R8<<1, R2, R0
-	FMOVS	F6, 0(R0)
+	FMOVS	F10, 0(R0)
 	ADD	R5<<0, R2, R0
-	FMOVS	F4, 0(R0)
+	FMOVS	F15, 0(R0)
 	ADD	R8<<2, R2, R0
-	FMOVS	F14, 0(R0)
+	FMOVS	F3, 0(R0)
 	ADD	R4<<0, R2, R0
-	FMOVS	F16, 0(R0)
+	FMOVS	F9, 0(R0)
 	ADD	R5<<1, R2, R0
-	FMOVS	F12, 0(R0)
+	FMOVS	F1, 0(R0)
 	ADD	R3<<0, R2, R0
-	FMOVS	F18, 0(R0)
+	FMOVS	F13, 0(R0)
 without110:
 stored10:
 	MOVWU	32(R6), R0
 	CMPW	$0, R0
 	BEQ	next
-	FLDPQ	512(R11), (F1, F0)
-	WORD	$0x4e21d6c6 // fadd v6.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6a4 // fadd v4.4s, v21.4s, v0.4s
-	FLDPQ	576(R11), (F1, F0)
-	WORD	$0x4e21d6cd // fadd v13.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6ac // fadd v12.4s, v21.4s, v0.4s
-	FLDPQ	640(R11), (F1, F0)
-	WORD	$0x4e21d6cb // fadd v11.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6aa // fadd v10.4s, v21.4s, v0.4s
-	FLDPQ	704(R11), (F1, F0)
-	WORD	$0x4e21d6c2 // fadd v2.4s, v22.4s, v1.4s
-	WORD	$0x4e20d6a0 // fadd v0.4s, v21.4s, v0.4s
-	FLDPQ	768(R11), (F3, F1)
-	WORD	$0x4e23d6cf // fadd v15.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6ae // fadd v14.4s, v21.4s, v1.4s
-	FLDPQ	832(R11), (F3, F1)
-	WORD	$0x4e23d6c9 // fadd v9.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6a8 // fadd v8.4s, v21.4s, v1.4s
-	FLDPQ	896(R11), (F3, F1)
-	WORD	$0x4e23d6c7 // fadd v7.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6a5 // fadd v5.4s, v21.4s, v1.4s
-	FLDPQ	960(R11), (F3, F1)
-	WORD	$0x4e23d6d2 // fadd v18.4s, v22.4s, v3.4s
-	WORD	$0x4e21d6b1 // fadd v17.4s, v21.4s, v1.4s
 	MOVD	R9, R2
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	ADD	$32, R2, R2
 	MOVWU	60(R6), R0
 	CMPW	$0, R0
-	BEQ	pieces01
-	FSTPQ	(F10, F9), 0(R2)
+	BEQ	some01
+	FLDPQ	512(R11), (F1, F0)
+	WORD	$0x4e21d6ab // fadd v11.4s, v21.4s, v1.4s
+	WORD	$0x4e20d68a // fadd v10.4s, v20.4s, v0.4s
+	FLDPQ	576(R11), (F1, F0)
+	WORD	$0x4e21d6a3 // fadd v3.4s, v21.4s, v1.4s
+	WORD	$0x4e20d682 // fadd v2.4s, v20.4s, v0.4s
+	FLDPQ	640(R11), (F1, F0)
+	WORD	$0x4e21d6a1 // fadd v1.4s, v21.4s, v1.4s
+	WORD	$0x4e20d680 // fadd v0.4s, v20.4s, v0.4s
+	FLDPQ	704(R11), (F5, F4)
+	WORD	$0x4e25d6b1 // fadd v17.4s, v21.4s, v5.4s
+	WORD	$0x4e24d690 // fadd v16.4s, v20.4s, v4.4s
+	FLDPQ	768(R11), (F5, F4)
+	WORD	$0x4e25d6a9 // fadd v9.4s, v21.4s, v5.4s
+	WORD	$0x4e24d688 // fadd v8.4s, v20.4s, v4.4s
+	FLDPQ	832(R11), (F5, F4)
+	WORD	$0x4e25d6af // fadd v15.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68e // fadd v14.4s, v20.4s, v4.4s
+	FLDPQ	896(R11), (F5, F4)
+	WORD	$0x4e25d6a7 // fadd v7.4s, v21.4s, v5.4s
+	WORD	$0x4e24d686 // fadd v6.4s, v20.4s, v4.4s
+	FLDPQ	960(R11), (F5, F4)
+	WORD	$0x4e25d6ad // fadd v13.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68c // fadd v12.4s, v20.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FMOVQ	F7, 0(R2)
+	FMOVQ	F3, 16(R2)
 	ADD	R8<<0, R2, R0
-	FSTPQ	(F8, F7), 0(R0)
+	FMOVQ	F11, 0(R0)
+	FMOVQ	F9, 16(R0)
 	ADD	R8<<1, R2, R0
-	FSTPQ	(F6, F5), 0(R0)
+	FMOVQ	F5, 0(R0)
+	FMOVQ	F1, 16(R0)
 	ADD	R5<<0, R2, R0
-	FSTPQ	(F4, F3), 0(R0)
+	FMOVQ	F17, 0(R0)
+	FMOVQ	F13, 16(R0)
 	ADD	R8<<2, R2, R0
-	FSTPQ	(F14, F13), 0(R0)
+	FMOVQ	F6, 0(R0)
+	FMOVQ	F2, 16(R0)
 	ADD	R4<<0, R2, R0
-	FSTPQ	(F16, F15), 0(R0)
+	FMOVQ	F10, 0(R0)
+	FMOVQ	F8, 16(R0)
 	ADD	R5<<1, R2, R0
-	FSTPQ	(F12, F11), 0(R0)
+	FMOVQ	F4, 0(R0)
+	FMOVQ	F0, 16(R0)
 	ADD	R3<<0, R2, R0
-	FSTPQ	(F18, F17), 0(R0)
+	FMOVQ	F16, 0(R0)
+	FMOVQ	F12, 16(R0)
 	B	stored01
-pieces01:
+some01:
 	FLDPQ	32(R6), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -6378,177 +6371,176 @@ pieces01:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R1
-	TST	$4, R1
-	BEQ	without401
-	FMOVQ	F10, 0(R2)
-	VMOV	V9.B16, V10.B16
+	SUB	$8, R1, R1
+	ADD	R1<<2, R2, R2
+	LSL	$6, R1, R1
+	ADD	R1<<0, R11, R1
+	FLDPQ	512(R1), (F1, F0)
+	WORD	$0x4e21d6ab // fadd v11.4s, v21.4s, v1.4s
+	WORD	$0x4e20d68a // fadd v10.4s, v20.4s, v0.4s
+	FLDPQ	576(R1), (F1, F0)
+	WORD	$0x4e21d6a3 // fadd v3.4s, v21.4s, v1.4s
+	WORD	$0x4e20d682 // fadd v2.4s, v20.4s, v0.4s
+	FLDPQ	640(R1), (F1, F0)
+	WORD	$0x4e21d6a1 // fadd v1.4s, v21.4s, v1.4s
+	WORD	$0x4e20d680 // fadd v0.4s, v20.4s, v0.4s
+	FLDPQ	704(R1), (F5, F4)
+	WORD	$0x4e25d6b1 // fadd v17.4s, v21.4s, v5.4s
+	WORD	$0x4e24d690 // fadd v16.4s, v20.4s, v4.4s
+	FLDPQ	768(R1), (F5, F4)
+	WORD	$0x4e25d6a9 // fadd v9.4s, v21.4s, v5.4s
+	WORD	$0x4e24d688 // fadd v8.4s, v20.4s, v4.4s
+	FLDPQ	832(R1), (F5, F4)
+	WORD	$0x4e25d6af // fadd v15.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68e // fadd v14.4s, v20.4s, v4.4s
+	FLDPQ	896(R1), (F5, F4)
+	WORD	$0x4e25d6a7 // fadd v7.4s, v21.4s, v5.4s
+	WORD	$0x4e24d686 // fadd v6.4s, v20.4s, v4.4s
+	FLDPQ	960(R1), (F5, F4)
+	WORD	$0x4e25d6ad // fadd v13.4s, v21.4s, v5.4s
+	WORD	$0x4e24d68c // fadd v12.4s, v20.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FMOVQ	F7, 0(R2)
+	FMOVQ	F3, 16(R2)
 	ADD	R8<<0, R2, R0
-	FMOVQ	F8, 0(R0)
-	VMOV	V7.B16, V8.B16
+	FMOVQ	F11, 0(R0)
+	FMOVQ	F9, 16(R0)
 	ADD	R8<<1, R2, R0
+	FMOVQ	F5, 0(R0)
+	FMOVQ	F1, 16(R0)
+	ADD	R5<<0, R2, R0
+	FMOVQ	F17, 0(R0)
+	FMOVQ	F13, 16(R0)
+	ADD	R8<<2, R2, R0
 	FMOVQ	F6, 0(R0)
-	VMOV	V5.B16, V6.B16
-	ADD	R5<<0, R2, R0
+	FMOVQ	F2, 16(R0)
+	ADD	R4<<0, R2, R0
+	FMOVQ	F10, 0(R0)
+	FMOVQ	F8, 16(R0)
+	ADD	R5<<1, R2, R0
 	FMOVQ	F4, 0(R0)
-	VMOV	V3.B16, V4.B16
-	ADD	R8<<2, R2, R0
-	FMOVQ	F14, 0(R0)
-	VMOV	V13.B16, V14.B16
-	ADD	R4<<0, R2, R0
+	FMOVQ	F0, 16(R0)
+	ADD	R3<<0, R2, R0
 	FMOVQ	F16, 0(R0)
-	VMOV	V15.B16, V16.B16
-	ADD	R5<<1, R2, R0
-	FMOVQ	F12, 0(R0)
-	VMOV	V11.B16, V12.B16
-	ADD	R3<<0, R2, R0
-	FMOVQ	F18, 0(R0)
-	VMOV	V17.B16, V18.B16
-	ADD	$16, R2, R2
-without401:
-	TST	$2, R1
-	BEQ	without201
-	FMOVD	F10, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
-	ADD	R8<<0, R2, R0
-	FMOVD	F8, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
-	ADD	R8<<1, R2, R0
-	FMOVD	F6, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
-	ADD	R5<<0, R2, R0
-	FMOVD	F4, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
-	ADD	R8<<2, R2, R0
-	FMOVD	F14, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V14.B16, V14.B16
-	ADD	R4<<0, R2, R0
-	FMOVD	F16, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
-	ADD	R5<<1, R2, R0
-	FMOVD	F12, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
-	ADD	R3<<0, R2, R0
-	FMOVD	F18, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
-	ADD	$8, R2, R2
-without201:
-	TST	$1, R1
-	BEQ	without101
-	FMOVS	F10, 0(R2)
-	ADD	R8<<0, R2, R0
-	FMOVS	F8, 0(R0)
-	ADD	R8<<1, R2, R0
-	FMOVS	F6, 0(R0)
-	ADD	R5<<0, R2, R0
-	FMOVS	F4, 0(R0)
-	ADD	R8<<2, R2, R0
-	FMOVS	F14, 0(R0)
-	ADD	R4<<0, R2, R0
-	FMOVS	F16, 0(R0)
-	ADD	R5<<1, R2, R0
-	FMOVS	F12, 0(R0)
-	ADD	R3<<0, R2, R0
-	FMOVS	F18, 0(R0)
-without101:
+	FMOVQ	F12, 16(R0)
 stored01:
-	FLDPQ	544(R11), (F1, F0)
-	WORD	$0x4e21d686 // fadd v6.4s, v20.4s, v1.4s
-	WORD	$0x4e20d664 // fadd v4.4s, v19.4s, v0.4s
-	FLDPQ	608(R11), (F1, F0)
-	WORD	$0x4e21d68d // fadd v13.4s, v20.4s, v1.4s
-	WORD	$0x4e20d66c // fadd v12.4s, v19.4s, v0.4s
-	FLDPQ	672(R11), (F1, F0)
-	WORD	$0x4e21d68b // fadd v11.4s, v20.4s, v1.4s
-	WORD	$0x4e20d66a // fadd v10.4s, v19.4s, v0.4s
-	FLDPQ	736(R11), (F1, F0)
-	WORD	$0x4e21d682 // fadd v2.4s, v20.4s, v1.4s
-	WORD	$0x4e20d660 // fadd v0.4s, v19.4s, v0.4s
-	FLDPQ	800(R11), (F3, F1)
-	WORD	$0x4e23d68f // fadd v15.4s, v20.4s, v3.4s
-	WORD	$0x4e21d66e // fadd v14.4s, v19.4s, v1.4s
-	FLDPQ	864(R11), (F3, F1)
-	WORD	$0x4e23d689 // fadd v9.4s, v20.4s, v3.4s
-	WORD	$0x4e21d668 // fadd v8.4s, v19.4s, v1.4s
-	FLDPQ	928(R11), (F3, F1)
-	WORD	$0x4e23d687 // fadd v7.4s, v20.4s, v3.4s
-	WORD	$0x4e21d665 // fadd v5.4s, v19.4s, v1.4s
-	FLDPQ	992(R11), (F3, F1)
-	WORD	$0x4e23d692 // fadd v18.4s, v20.4s, v3.4s
-	WORD	$0x4e21d671 // fadd v17.4s, v19.4s, v1.4s
 	ADD	R8<<3, R9, R2
-	VZIP1	V13.S4, V6.S4, V3.S4
-	VZIP1	V12.S4, V4.S4, V1.S4
-	VZIP2	V13.S4, V6.S4, V13.S4
-	VZIP2	V12.S4, V4.S4, V12.S4
-	VZIP1	V2.S4, V11.S4, V6.S4
-	VZIP1	V0.S4, V10.S4, V4.S4
-	VZIP2	V2.S4, V11.S4, V2.S4
-	VZIP2	V0.S4, V10.S4, V0.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP1	V8.S4, V14.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP2	V8.S4, V14.S4, V8.S4
-	VZIP1	V18.S4, V7.S4, V16.S4
-	VZIP1	V17.S4, V5.S4, V15.S4
-	VZIP2	V18.S4, V7.S4, V18.S4
-	VZIP2	V17.S4, V5.S4, V17.S4
-	VZIP1	V6.D2, V3.D2, V7.D2
-	VZIP1	V4.D2, V1.D2, V5.D2
-	VZIP2	V6.D2, V3.D2, V6.D2
-	VZIP2	V4.D2, V1.D2, V4.D2
-	VZIP1	V2.D2, V13.D2, V3.D2
-	VZIP1	V0.D2, V12.D2, V1.D2
-	VZIP2	V2.D2, V13.D2, V2.D2
-	VZIP2	V0.D2, V12.D2, V0.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP1	V15.D2, V10.D2, V13.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP2	V15.D2, V10.D2, V15.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP1	V17.D2, V8.D2, V11.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VZIP2	V17.D2, V8.D2, V17.D2
-	VMOV	V14.B16, V9.B16
-	VMOV	V7.B16, V10.B16
-	VMOV	V5.B16, V14.B16
-	VMOV	V16.B16, V7.B16
-	VMOV	V6.B16, V8.B16
-	VMOV	V4.B16, V16.B16
-	VMOV	V12.B16, V5.B16
-	VMOV	V3.B16, V6.B16
-	VMOV	V1.B16, V12.B16
-	VMOV	V18.B16, V3.B16
-	VMOV	V2.B16, V4.B16
-	VMOV	V0.B16, V18.B16
 	ADD	$32, R2, R2
 	MOVWU	60(R6), R0
 	CMPW	$0, R0
-	BEQ	pieces11
-	FSTPQ	(F10, F9), 0(R2)
+	BEQ	some11
+	FLDPQ	544(R11), (F1, F0)
+	WORD	$0x4e21d66b // fadd v11.4s, v19.4s, v1.4s
+	WORD	$0x4e20d64a // fadd v10.4s, v18.4s, v0.4s
+	FLDPQ	608(R11), (F1, F0)
+	WORD	$0x4e21d663 // fadd v3.4s, v19.4s, v1.4s
+	WORD	$0x4e20d642 // fadd v2.4s, v18.4s, v0.4s
+	FLDPQ	672(R11), (F1, F0)
+	WORD	$0x4e21d661 // fadd v1.4s, v19.4s, v1.4s
+	WORD	$0x4e20d640 // fadd v0.4s, v18.4s, v0.4s
+	FLDPQ	736(R11), (F5, F4)
+	WORD	$0x4e25d671 // fadd v17.4s, v19.4s, v5.4s
+	WORD	$0x4e24d650 // fadd v16.4s, v18.4s, v4.4s
+	FLDPQ	800(R11), (F5, F4)
+	WORD	$0x4e25d669 // fadd v9.4s, v19.4s, v5.4s
+	WORD	$0x4e24d648 // fadd v8.4s, v18.4s, v4.4s
+	FLDPQ	864(R11), (F5, F4)
+	WORD	$0x4e25d66f // fadd v15.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64e // fadd v14.4s, v18.4s, v4.4s
+	FLDPQ	928(R11), (F5, F4)
+	WORD	$0x4e25d667 // fadd v7.4s, v19.4s, v5.4s
+	WORD	$0x4e24d646 // fadd v6.4s, v18.4s, v4.4s
+	FLDPQ	992(R11), (F5, F4)
+	WORD	$0x4e25d66d // fadd v13.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64c // fadd v12.4s, v18.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FMOVQ	F7, 0(R2)
+	FMOVQ	F3, 16(R2)
 	ADD	R8<<0, R2, R0
-	FSTPQ	(F8, F7), 0(R0)
+	FMOVQ	F11, 0(R0)
+	FMOVQ	F9, 16(R0)
 	ADD	R8<<1, R2, R0
-	FSTPQ	(F6, F5), 0(R0)
+	FMOVQ	F5, 0(R0)
+	FMOVQ	F1, 16(R0)
 	ADD	R5<<0, R2, R0
-	FSTPQ	(F4, F3), 0(R0)
+	FMOVQ	F17, 0(R0)
+	FMOVQ	F13, 16(R0)
 	ADD	R8<<2, R2, R0
-	FSTPQ	(F14, F13), 0(R0)
+	FMOVQ	F6, 0(R0)
+	FMOVQ	F2, 16(R0)
 	ADD	R4<<0, R2, R0
-	FSTPQ	(F16, F15), 0(R0)
+	FMOVQ	F10, 0(R0)
+	FMOVQ	F8, 16(R0)
 	ADD	R5<<1, R2, R0
-	FSTPQ	(F12, F11), 0(R0)
+	FMOVQ	F4, 0(R0)
+	FMOVQ	F0, 16(R0)
 	ADD	R3<<0, R2, R0
-	FSTPQ	(F18, F17), 0(R0)
+	FMOVQ	F16, 0(R0)
+	FMOVQ	F12, 16(R0)
 	B	stored11
-pieces11:
+some11:
 	FLDPQ	32(R6), (F0, F2)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
@@ -6569,86 +6561,89 @@ pieces11:
 	VCNT	V0.B8, V0.B8
 	VUADDLV	V0.B8, V0
 	FMOVS	F0, R1
-	TST	$4, R1
-	BEQ	without411
-	FMOVQ	F10, 0(R2)
-	VMOV	V9.B16, V10.B16
+	SUB	$8, R1, R1
+	ADD	R1<<2, R2, R2
+	LSL	$6, R1, R1
+	ADD	R1<<0, R11, R1
+	FLDPQ	544(R1), (F1, F0)
+	WORD	$0x4e21d66b // fadd v11.4s, v19.4s, v1.4s
+	WORD	$0x4e20d64a // fadd v10.4s, v18.4s, v0.4s
+	FLDPQ	608(R1), (F1, F0)
+	WORD	$0x4e21d663 // fadd v3.4s, v19.4s, v1.4s
+	WORD	$0x4e20d642 // fadd v2.4s, v18.4s, v0.4s
+	FLDPQ	672(R1), (F1, F0)
+	WORD	$0x4e21d661 // fadd v1.4s, v19.4s, v1.4s
+	WORD	$0x4e20d640 // fadd v0.4s, v18.4s, v0.4s
+	FLDPQ	736(R1), (F5, F4)
+	WORD	$0x4e25d671 // fadd v17.4s, v19.4s, v5.4s
+	WORD	$0x4e24d650 // fadd v16.4s, v18.4s, v4.4s
+	FLDPQ	800(R1), (F5, F4)
+	WORD	$0x4e25d669 // fadd v9.4s, v19.4s, v5.4s
+	WORD	$0x4e24d648 // fadd v8.4s, v18.4s, v4.4s
+	FLDPQ	864(R1), (F5, F4)
+	WORD	$0x4e25d66f // fadd v15.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64e // fadd v14.4s, v18.4s, v4.4s
+	FLDPQ	928(R1), (F5, F4)
+	WORD	$0x4e25d667 // fadd v7.4s, v19.4s, v5.4s
+	WORD	$0x4e24d646 // fadd v6.4s, v18.4s, v4.4s
+	FLDPQ	992(R1), (F5, F4)
+	WORD	$0x4e25d66d // fadd v13.4s, v19.4s, v5.4s
+	WORD	$0x4e24d64c // fadd v12.4s, v18.4s, v4.4s
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP1	V2.S4, V10.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP2	V2.S4, V10.S4, V2.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP1	V16.S4, V0.S4, V10.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP2	V16.S4, V0.S4, V16.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP1	V14.S4, V8.S4, V0.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP1	V12.S4, V6.S4, V8.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP2	V12.S4, V6.S4, V12.S4
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP1	V10.D2, V4.D2, V6.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP2	V10.D2, V4.D2, V10.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP1	V16.D2, V2.D2, V4.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP2	V16.D2, V2.D2, V16.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP1	V8.D2, V0.D2, V2.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP2	V8.D2, V0.D2, V8.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP1	V12.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VZIP2	V12.D2, V14.D2, V12.D2
+	FMOVQ	F7, 0(R2)
+	FMOVQ	F3, 16(R2)
 	ADD	R8<<0, R2, R0
-	FMOVQ	F8, 0(R0)
-	VMOV	V7.B16, V8.B16
+	FMOVQ	F11, 0(R0)
+	FMOVQ	F9, 16(R0)
 	ADD	R8<<1, R2, R0
+	FMOVQ	F5, 0(R0)
+	FMOVQ	F1, 16(R0)
+	ADD	R5<<0, R2, R0
+	FMOVQ	F17, 0(R0)
+	FMOVQ	F13, 16(R0)
+	ADD	R8<<2, R2, R0
 	FMOVQ	F6, 0(R0)
-	VMOV	V5.B16, V6.B16
-	ADD	R5<<0, R2, R0
+	FMOVQ	F2, 16(R0)
+	ADD	R4<<0, R2, R0
+	FMOVQ	F10, 0(R0)
+	FMOVQ	F8, 16(R0)
+	ADD	R5<<1, R2, R0
 	FMOVQ	F4, 0(R0)
-	VMOV	V3.B16, V4.B16
-	ADD	R8<<2, R2, R0
-	FMOVQ	F14, 0(R0)
-	VMOV	V13.B16, V14.B16
-	ADD	R4<<0, R2, R0
+	FMOVQ	F0, 16(R0)
+	ADD	R3<<0, R2, R0
 	FMOVQ	F16, 0(R0)
-	VMOV	V15.B16, V16.B16
-	ADD	R5<<1, R2, R0
-	FMOVQ	F12, 0(R0)
-	VMOV	V11.B16, V12.B16
-	ADD	R3<<0, R2, R0
-	FMOVQ	F18, 0(R0)
-	VMOV	V17.B16, V18.B16
-	ADD	$16, R2, R2
-without411:
-	TST	$2, R1
-	BEQ	without211
-	FMOVD	F10, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V10.B16, V10.B16
-	ADD	R8<<0, R2, R0
-	FMOVD	F8, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V8.B16, V8.B16
-	ADD	R8<<1, R2, R0
-	FMOVD	F6, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V6.B16, V6.B16
-	ADD	R5<<0, R2, R0
-	FMOVD	F4, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V4.B16, V4.B16
-	ADD	R8<<2, R2, R0
-	FMOVD	F14, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V14.B16, V14.B16
-	ADD	R4<<0, R2, R0
-	FMOVD	F16, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V16.B16, V16.B16
-	ADD	R5<<1, R2, R0
-	FMOVD	F12, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V12.B16, V12.B16
-	ADD	R3<<0, R2, R0
-	FMOVD	F18, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V18.B16, V18.B16
-	ADD	$8, R2, R2
-without211:
-	TST	$1, R1
-	BEQ	without111
-	FMOVS	F10, 0(R2)
-	ADD	R8<<0, R2, R0
-	FMOVS	F8, 0(R0)
-	ADD	R8<<1, R2, R0
-	FMOVS	F6, 0(R0)
-	ADD	R5<<0, R2, R0
-	FMOVS	F4, 0(R0)
-	ADD	R8<<2, R2, R0
-	FMOVS	F14, 0(R0)
-	ADD	R4<<0, R2, R0
-	FMOVS	F16, 0(R0)
-	ADD	R5<<1, R2, R0
-	FMOVS	F12, 0(R0)
-	ADD	R3<<0, R2, R0
-	FMOVS	F18, 0(R0)
-without111:
+	FMOVQ	F12, 16(R0)
 stored11:
 next:
 	ADD	R10, R11, R11
@@ -6670,59 +6665,7 @@ TEXT ·lanesOntoPlanesNEON(SB), NOSPLIT, $0-56
 	ADD	R8<<1, R5, R4
 	ADD	R8<<1, R4, R3
 row:
-	FLDPQ	0(R11), (F7, F5)
-	FLDPQ	64(R11), (F14, F13)
-	FLDPQ	128(R11), (F12, F11)
-	FLDPQ	192(R11), (F3, F0)
-	FLDPQ	256(R11), (F16, F15)
-	FLDPQ	320(R11), (F10, F9)
-	FLDPQ	384(R11), (F8, F6)
-	FLDPQ	448(R11), (F19, F18)
 	MOVD	R9, R2
-	VZIP1	V14.S4, V7.S4, V4.S4
-	VZIP1	V13.S4, V5.S4, V1.S4
-	VZIP2	V14.S4, V7.S4, V14.S4
-	VZIP2	V13.S4, V5.S4, V13.S4
-	VZIP1	V3.S4, V12.S4, V7.S4
-	VZIP1	V0.S4, V11.S4, V5.S4
-	VZIP2	V3.S4, V12.S4, V3.S4
-	VZIP2	V0.S4, V11.S4, V0.S4
-	VZIP1	V10.S4, V16.S4, V12.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP2	V10.S4, V16.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP1	V19.S4, V8.S4, V17.S4
-	VZIP1	V18.S4, V6.S4, V16.S4
-	VZIP2	V19.S4, V8.S4, V19.S4
-	VZIP2	V18.S4, V6.S4, V18.S4
-	VZIP1	V7.D2, V4.D2, V8.D2
-	VZIP1	V5.D2, V1.D2, V6.D2
-	VZIP2	V7.D2, V4.D2, V7.D2
-	VZIP2	V5.D2, V1.D2, V5.D2
-	VZIP1	V3.D2, V14.D2, V4.D2
-	VZIP1	V0.D2, V13.D2, V1.D2
-	VZIP2	V3.D2, V14.D2, V3.D2
-	VZIP2	V0.D2, V13.D2, V0.D2
-	VZIP1	V17.D2, V12.D2, V15.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP2	V17.D2, V12.D2, V17.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP1	V19.D2, V10.D2, V13.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP2	V19.D2, V10.D2, V19.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VMOV	V15.B16, V10.B16
-	VMOV	V8.B16, V11.B16
-	VMOV	V6.B16, V15.B16
-	VMOV	V17.B16, V8.B16
-	VMOV	V7.B16, V9.B16
-	VMOV	V5.B16, V17.B16
-	VMOV	V13.B16, V6.B16
-	VMOV	V4.B16, V7.B16
-	VMOV	V1.B16, V13.B16
-	VMOV	V19.B16, V4.B16
-	VMOV	V3.B16, V5.B16
-	VMOV	V0.B16, V19.B16
 	MOVD	R8, R1
 	LSL	$4, R1, R1
 	ADD	R2, R1, R1
@@ -6743,258 +6686,309 @@ row:
 	PRFM	0(R0), PLDL2KEEP
 	MOVWU	28(R6), R0
 	CMPW	$0, R0
-	BEQ	pieces00
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FSTPQ	(F11, F10), 0(R2)
-	ADD	R8<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	BEQ	some00
+	FLDPQ	0(R11), (F7, F5)
+	FLDPQ	64(R11), (F14, F13)
+	FLDPQ	128(R11), (F12, F11)
+	FLDPQ	192(R11), (F3, F1)
+	FLDPQ	256(R11), (F16, F15)
+	FLDPQ	320(R11), (F10, F9)
+	FLDPQ	384(R11), (F8, F6)
+	FLDPQ	448(R11), (F18, F17)
+	VZIP1	V14.S4, V7.S4, V4.S4
+	VZIP1	V13.S4, V5.S4, V2.S4
+	VZIP2	V14.S4, V7.S4, V14.S4
+	VZIP2	V13.S4, V5.S4, V13.S4
+	VZIP1	V3.S4, V12.S4, V7.S4
+	VZIP1	V1.S4, V11.S4, V5.S4
+	VZIP2	V3.S4, V12.S4, V3.S4
+	VZIP2	V1.S4, V11.S4, V1.S4
+	VZIP1	V10.S4, V16.S4, V12.S4
+	VZIP1	V9.S4, V15.S4, V11.S4
+	VZIP2	V10.S4, V16.S4, V10.S4
+	VZIP2	V9.S4, V15.S4, V9.S4
+	VZIP1	V18.S4, V8.S4, V16.S4
+	VZIP1	V17.S4, V6.S4, V15.S4
+	VZIP2	V18.S4, V8.S4, V18.S4
+	VZIP2	V17.S4, V6.S4, V17.S4
+	VZIP1	V7.D2, V4.D2, V8.D2
+	VZIP1	V5.D2, V2.D2, V6.D2
+	VZIP2	V7.D2, V4.D2, V7.D2
+	VZIP2	V5.D2, V2.D2, V5.D2
+	VZIP1	V3.D2, V14.D2, V4.D2
+	VZIP1	V1.D2, V13.D2, V2.D2
+	VZIP2	V3.D2, V14.D2, V3.D2
+	VZIP2	V1.D2, V13.D2, V1.D2
+	VZIP1	V16.D2, V12.D2, V14.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP2	V16.D2, V12.D2, V16.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP1	V18.D2, V10.D2, V12.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP2	V18.D2, V10.D2, V18.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VMOV	V14.B16, V9.B16
+	VMOV	V8.B16, V10.B16
+	VMOV	V6.B16, V14.B16
+	VMOV	V7.B16, V8.B16
+	VMOV	V16.B16, V7.B16
+	VMOV	V5.B16, V16.B16
+	VMOV	V12.B16, V5.B16
+	VMOV	V4.B16, V6.B16
+	VMOV	V2.B16, V12.B16
+	VMOV	V3.B16, V4.B16
+	VMOV	V18.B16, V3.B16
+	VMOV	V1.B16, V18.B16
+	FLDPQ	0(R2), (F2, F1)
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
 	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 0(R0)
-	ADD	R8<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R8<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FSTPQ	(F7, F6), 0(R0)
-	ADD	R5<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F8, F7), 0(R0)
+	ADD	R8<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
 	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 0(R0)
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R5<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	FSTPQ	(F4, F3), 0(R0)
 	ADD	R8<<2, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	FSTPQ	(F15, F14), 0(R0)
-	ADD	R4<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	FSTPQ	(F17, F16), 0(R0)
-	ADD	R5<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
 	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F14, F13), 0(R0)
+	ADD	R4<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FSTPQ	(F16, F15), 0(R0)
+	ADD	R5<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FSTPQ	(F12, F11), 0(R0)
 	ADD	R3<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	FSTPQ	(F19, F18), 0(R0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	FSTPQ	(F18, F17), 0(R0)
 	B	stored00
-pieces00:
-	FLDPQ	0(R6), (F0, F3)
+some00:
+	FLDPQ	0(R6), (F1, F3)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
-	FMOVD	R1, F1
-	VMOV	R0, V1.D[1]
+	FMOVD	R1, F2
+	VMOV	R0, V2.D[1]
 	MOVD	ZR, R1
-	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210421 // ushr v1.4s, v1.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<0, R1, R1
-	WORD	$0x6f210460 // ushr v0.4s, v3.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210461 // ushr v1.4s, v3.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<4, R1, R1
-	FMOVS	R1, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R1
+	FMOVS	R1, F1
+	VCNT	V1.B8, V1.B8
+	VUADDLV	V1.B8, V1
+	FMOVS	F1, R1
+	FLDPQ	0(R11), (F12, F11)
+	FLDPQ	64(R11), (F4, F3)
+	FLDPQ	128(R11), (F2, F1)
+	FLDPQ	192(R11), (F18, F17)
+	FLDPQ	256(R11), (F10, F9)
+	FLDPQ	320(R11), (F16, F15)
+	FLDPQ	384(R11), (F8, F7)
+	FLDPQ	448(R11), (F14, F13)
+	VZIP1	V4.S4, V12.S4, V6.S4
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP2	V4.S4, V12.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP1	V18.S4, V2.S4, V12.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP2	V18.S4, V2.S4, V18.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP1	V16.S4, V10.S4, V2.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP2	V16.S4, V10.S4, V16.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP1	V14.S4, V8.S4, V10.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP1	V12.D2, V6.D2, V8.D2
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP2	V12.D2, V6.D2, V12.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP1	V18.D2, V4.D2, V6.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP2	V18.D2, V4.D2, V18.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP1	V10.D2, V2.D2, V4.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP2	V10.D2, V2.D2, V10.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP1	V14.D2, V16.D2, V2.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP2	V14.D2, V16.D2, V14.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VMOV	V8.B16, V15.B16
+	VMOV	V4.B16, V8.B16
+	VMOV	V7.B16, V4.B16
+	VMOV	V10.B16, V7.B16
+	VMOV	V11.B16, V10.B16
+	VMOV	V6.B16, V11.B16
+	VMOV	V2.B16, V6.B16
+	VMOV	V5.B16, V2.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V14.B16, V5.B16
+	VMOV	V17.B16, V14.B16
 	TST	$4, R1
 	BEQ	without400
-	FMOVQ	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
-	FMOVQ	F11, 0(R2)
-	VMOV	V10.B16, V11.B16
+	FMOVQ	0(R2), F17
+	WORD	$0x4e31d5ef // fadd v15.4s, v15.4s, v17.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FMOVQ	F15, 0(R2)
+	VMOV	V8.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	FMOVQ	F9, 0(R0)
-	VMOV	V8.B16, V9.B16
-	ADD	R8<<1, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F8
+	WORD	$0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FMOVQ	F7, 0(R0)
-	VMOV	V6.B16, V7.B16
+	FMOVQ	F12, 0(R0)
+	VMOV	V7.B16, V12.B16
+	ADD	R8<<1, R2, R0
+	FMOVQ	0(R0), F7
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	F11, 0(R0)
+	VMOV	V6.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F6
+	WORD	$0x4e26d610 // fadd v16.4s, v16.4s, v6.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FMOVQ	F5, 0(R0)
-	VMOV	V4.B16, V5.B16
+	FMOVQ	F16, 0(R0)
+	VMOV	V5.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
-	FMOVQ	F15, 0(R0)
-	VMOV	V14.B16, V15.B16
+	FMOVQ	0(R0), F5
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FMOVQ	F4, 0(R0)
+	VMOV	V3.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
-	FMOVQ	F17, 0(R0)
-	VMOV	V16.B16, V17.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	F10, 0(R0)
+	VMOV	V9.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
-	FMOVQ	F13, 0(R0)
-	VMOV	V12.B16, V13.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ	F2, 0(R0)
+	VMOV	V1.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	FMOVQ	F19, 0(R0)
-	VMOV	V18.B16, V19.B16
+	FMOVQ	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	F14, 0(R0)
+	VMOV	V13.B16, V14.B16
 	ADD	$16, R2, R2
 without400:
 	TST	$2, R1
 	BEQ	without200
-	FMOVD	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVD	F11, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V11.B16, V11.B16
+	FMOVD	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVD	F15, 0(R2)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V15.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVD	F9, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V9.B16, V9.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVD	F12, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V12.B16, V12.B16
 	ADD	R8<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVD	F7, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V7.B16, V7.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVD	F11, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V11.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVD	F5, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V5.B16, V5.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVD	F16, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVD	F15, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V15.B16, V15.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVD	F4, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V4.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVD	F17, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V17.B16, V17.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVD	F10, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V10.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVD	F13, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V13.B16, V13.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVD	F2, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V2.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVD	F19, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V19.B16, V19.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVD	F14, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V14.B16, V14.B16
 	ADD	$8, R2, R2
 without200:
 	TST	$1, R1
 	BEQ	without100
-	FMOVS	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVS	F11, 0(R2)
+	FMOVS	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVS	F15, 0(R2)
 	ADD	R8<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVS	F9, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVS	F12, 0(R0)
 	ADD	R8<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVS	F7, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVS	F11, 0(R0)
 	ADD	R5<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVS	F5, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVS	F16, 0(R0)
 	ADD	R8<<2, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVS	F15, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVS	F4, 0(R0)
 	ADD	R4<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVS	F17, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVS	F10, 0(R0)
 	ADD	R5<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVS	F13, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVS	F2, 0(R0)
 	ADD	R3<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVS	F19, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVS	F14, 0(R0)
 without100:
 stored00:
-	FLDPQ	32(R11), (F7, F5)
-	FLDPQ	96(R11), (F14, F13)
-	FLDPQ	160(R11), (F12, F11)
-	FLDPQ	224(R11), (F3, F0)
-	FLDPQ	288(R11), (F16, F15)
-	FLDPQ	352(R11), (F10, F9)
-	FLDPQ	416(R11), (F8, F6)
-	FLDPQ	480(R11), (F19, F18)
 	ADD	R8<<3, R9, R2
-	VZIP1	V14.S4, V7.S4, V4.S4
-	VZIP1	V13.S4, V5.S4, V1.S4
-	VZIP2	V14.S4, V7.S4, V14.S4
-	VZIP2	V13.S4, V5.S4, V13.S4
-	VZIP1	V3.S4, V12.S4, V7.S4
-	VZIP1	V0.S4, V11.S4, V5.S4
-	VZIP2	V3.S4, V12.S4, V3.S4
-	VZIP2	V0.S4, V11.S4, V0.S4
-	VZIP1	V10.S4, V16.S4, V12.S4
-	VZIP1	V9.S4, V15.S4, V11.S4
-	VZIP2	V10.S4, V16.S4, V10.S4
-	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP1	V19.S4, V8.S4, V17.S4
-	VZIP1	V18.S4, V6.S4, V16.S4
-	VZIP2	V19.S4, V8.S4, V19.S4
-	VZIP2	V18.S4, V6.S4, V18.S4
-	VZIP1	V7.D2, V4.D2, V8.D2
-	VZIP1	V5.D2, V1.D2, V6.D2
-	VZIP2	V7.D2, V4.D2, V7.D2
-	VZIP2	V5.D2, V1.D2, V5.D2
-	VZIP1	V3.D2, V14.D2, V4.D2
-	VZIP1	V0.D2, V13.D2, V1.D2
-	VZIP2	V3.D2, V14.D2, V3.D2
-	VZIP2	V0.D2, V13.D2, V0.D2
-	VZIP1	V17.D2, V12.D2, V15.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP2	V17.D2, V12.D2, V17.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP1	V19.D2, V10.D2, V13.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP2	V19.D2, V10.D2, V19.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VMOV	V15.B16, V10.B16
-	VMOV	V8.B16, V11.B16
-	VMOV	V6.B16, V15.B16
-	VMOV	V17.B16, V8.B16
-	VMOV	V7.B16, V9.B16
-	VMOV	V5.B16, V17.B16
-	VMOV	V13.B16, V6.B16
-	VMOV	V4.B16, V7.B16
-	VMOV	V1.B16, V13.B16
-	VMOV	V19.B16, V4.B16
-	VMOV	V3.B16, V5.B16
-	VMOV	V0.B16, V19.B16
 	MOVD	R8, R1
 	LSL	$4, R1, R1
 	ADD	R2, R1, R1
@@ -7015,716 +7009,921 @@ stored00:
 	PRFM	0(R0), PLDL2KEEP
 	MOVWU	28(R6), R0
 	CMPW	$0, R0
-	BEQ	pieces10
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FSTPQ	(F11, F10), 0(R2)
-	ADD	R8<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	BEQ	some10
+	FLDPQ	32(R11), (F7, F5)
+	FLDPQ	96(R11), (F14, F13)
+	FLDPQ	160(R11), (F12, F11)
+	FLDPQ	224(R11), (F3, F1)
+	FLDPQ	288(R11), (F16, F15)
+	FLDPQ	352(R11), (F10, F9)
+	FLDPQ	416(R11), (F8, F6)
+	FLDPQ	480(R11), (F18, F17)
+	VZIP1	V14.S4, V7.S4, V4.S4
+	VZIP1	V13.S4, V5.S4, V2.S4
+	VZIP2	V14.S4, V7.S4, V14.S4
+	VZIP2	V13.S4, V5.S4, V13.S4
+	VZIP1	V3.S4, V12.S4, V7.S4
+	VZIP1	V1.S4, V11.S4, V5.S4
+	VZIP2	V3.S4, V12.S4, V3.S4
+	VZIP2	V1.S4, V11.S4, V1.S4
+	VZIP1	V10.S4, V16.S4, V12.S4
+	VZIP1	V9.S4, V15.S4, V11.S4
+	VZIP2	V10.S4, V16.S4, V10.S4
+	VZIP2	V9.S4, V15.S4, V9.S4
+	VZIP1	V18.S4, V8.S4, V16.S4
+	VZIP1	V17.S4, V6.S4, V15.S4
+	VZIP2	V18.S4, V8.S4, V18.S4
+	VZIP2	V17.S4, V6.S4, V17.S4
+	VZIP1	V7.D2, V4.D2, V8.D2
+	VZIP1	V5.D2, V2.D2, V6.D2
+	VZIP2	V7.D2, V4.D2, V7.D2
+	VZIP2	V5.D2, V2.D2, V5.D2
+	VZIP1	V3.D2, V14.D2, V4.D2
+	VZIP1	V1.D2, V13.D2, V2.D2
+	VZIP2	V3.D2, V14.D2, V3.D2
+	VZIP2	V1.D2, V13.D2, V1.D2
+	VZIP1	V16.D2, V12.D2, V14.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP2	V16.D2, V12.D2, V16.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP1	V18.D2, V10.D2, V12.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP2	V18.D2, V10.D2, V18.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VMOV	V14.B16, V9.B16
+	VMOV	V8.B16, V10.B16
+	VMOV	V6.B16, V14.B16
+	VMOV	V7.B16, V8.B16
+	VMOV	V16.B16, V7.B16
+	VMOV	V5.B16, V16.B16
+	VMOV	V12.B16, V5.B16
+	VMOV	V4.B16, V6.B16
+	VMOV	V2.B16, V12.B16
+	VMOV	V3.B16, V4.B16
+	VMOV	V18.B16, V3.B16
+	VMOV	V1.B16, V18.B16
+	FLDPQ	0(R2), (F2, F1)
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
 	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 0(R0)
-	ADD	R8<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R8<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FSTPQ	(F7, F6), 0(R0)
-	ADD	R5<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F8, F7), 0(R0)
+	ADD	R8<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
 	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 0(R0)
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R5<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	FSTPQ	(F4, F3), 0(R0)
 	ADD	R8<<2, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	FSTPQ	(F15, F14), 0(R0)
-	ADD	R4<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	FSTPQ	(F17, F16), 0(R0)
-	ADD	R5<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
 	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F14, F13), 0(R0)
+	ADD	R4<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FSTPQ	(F16, F15), 0(R0)
+	ADD	R5<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FSTPQ	(F12, F11), 0(R0)
 	ADD	R3<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	FSTPQ	(F19, F18), 0(R0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	FSTPQ	(F18, F17), 0(R0)
 	B	stored10
-pieces10:
-	FLDPQ	0(R6), (F0, F3)
+some10:
+	FLDPQ	0(R6), (F1, F3)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
-	FMOVD	R1, F1
-	VMOV	R0, V1.D[1]
+	FMOVD	R1, F2
+	VMOV	R0, V2.D[1]
 	MOVD	ZR, R1
-	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210421 // ushr v1.4s, v1.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<0, R1, R1
-	WORD	$0x6f210460 // ushr v0.4s, v3.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210461 // ushr v1.4s, v3.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<4, R1, R1
-	FMOVS	R1, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R1
+	FMOVS	R1, F1
+	VCNT	V1.B8, V1.B8
+	VUADDLV	V1.B8, V1
+	FMOVS	F1, R1
+	FLDPQ	32(R11), (F12, F11)
+	FLDPQ	96(R11), (F4, F3)
+	FLDPQ	160(R11), (F2, F1)
+	FLDPQ	224(R11), (F18, F17)
+	FLDPQ	288(R11), (F10, F9)
+	FLDPQ	352(R11), (F16, F15)
+	FLDPQ	416(R11), (F8, F7)
+	FLDPQ	480(R11), (F14, F13)
+	VZIP1	V4.S4, V12.S4, V6.S4
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP2	V4.S4, V12.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP1	V18.S4, V2.S4, V12.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP2	V18.S4, V2.S4, V18.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP1	V16.S4, V10.S4, V2.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP2	V16.S4, V10.S4, V16.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP1	V14.S4, V8.S4, V10.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP1	V12.D2, V6.D2, V8.D2
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP2	V12.D2, V6.D2, V12.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP1	V18.D2, V4.D2, V6.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP2	V18.D2, V4.D2, V18.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP1	V10.D2, V2.D2, V4.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP2	V10.D2, V2.D2, V10.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP1	V14.D2, V16.D2, V2.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP2	V14.D2, V16.D2, V14.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VMOV	V8.B16, V15.B16
+	VMOV	V4.B16, V8.B16
+	VMOV	V7.B16, V4.B16
+	VMOV	V10.B16, V7.B16
+	VMOV	V11.B16, V10.B16
+	VMOV	V6.B16, V11.B16
+	VMOV	V2.B16, V6.B16
+	VMOV	V5.B16, V2.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V14.B16, V5.B16
+	VMOV	V17.B16, V14.B16
 	TST	$4, R1
 	BEQ	without410
-	FMOVQ	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
-	FMOVQ	F11, 0(R2)
-	VMOV	V10.B16, V11.B16
+	FMOVQ	0(R2), F17
+	WORD	$0x4e31d5ef // fadd v15.4s, v15.4s, v17.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FMOVQ	F15, 0(R2)
+	VMOV	V8.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	FMOVQ	F9, 0(R0)
-	VMOV	V8.B16, V9.B16
-	ADD	R8<<1, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F8
+	WORD	$0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FMOVQ	F7, 0(R0)
-	VMOV	V6.B16, V7.B16
+	FMOVQ	F12, 0(R0)
+	VMOV	V7.B16, V12.B16
+	ADD	R8<<1, R2, R0
+	FMOVQ	0(R0), F7
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	F11, 0(R0)
+	VMOV	V6.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F6
+	WORD	$0x4e26d610 // fadd v16.4s, v16.4s, v6.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FMOVQ	F5, 0(R0)
-	VMOV	V4.B16, V5.B16
+	FMOVQ	F16, 0(R0)
+	VMOV	V5.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
-	FMOVQ	F15, 0(R0)
-	VMOV	V14.B16, V15.B16
+	FMOVQ	0(R0), F5
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FMOVQ	F4, 0(R0)
+	VMOV	V3.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
-	FMOVQ	F17, 0(R0)
-	VMOV	V16.B16, V17.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	F10, 0(R0)
+	VMOV	V9.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
-	FMOVQ	F13, 0(R0)
-	VMOV	V12.B16, V13.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ	F2, 0(R0)
+	VMOV	V1.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	FMOVQ	F19, 0(R0)
-	VMOV	V18.B16, V19.B16
+	FMOVQ	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	F14, 0(R0)
+	VMOV	V13.B16, V14.B16
 	ADD	$16, R2, R2
 without410:
 	TST	$2, R1
 	BEQ	without210
-	FMOVD	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVD	F11, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V11.B16, V11.B16
+	FMOVD	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVD	F15, 0(R2)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V15.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVD	F9, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V9.B16, V9.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVD	F12, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V12.B16, V12.B16
 	ADD	R8<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVD	F7, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V7.B16, V7.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVD	F11, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V11.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVD	F5, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V5.B16, V5.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVD	F16, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVD	F15, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V15.B16, V15.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVD	F4, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V4.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVD	F17, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V17.B16, V17.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVD	F10, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V10.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVD	F13, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V13.B16, V13.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVD	F2, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V2.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVD	F19, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V19.B16, V19.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVD	F14, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V14.B16, V14.B16
 	ADD	$8, R2, R2
 without210:
 	TST	$1, R1
 	BEQ	without110
-	FMOVS	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVS	F11, 0(R2)
+	FMOVS	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVS	F15, 0(R2)
 	ADD	R8<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVS	F9, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVS	F12, 0(R0)
 	ADD	R8<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVS	F7, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVS	F11, 0(R0)
 	ADD	R5<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVS	F5, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVS	F16, 0(R0)
 	ADD	R8<<2, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVS	F15, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVS	F4, 0(R0)
 	ADD	R4<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVS	F17, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVS	F10, 0(R0)
 	ADD	R5<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVS	F13, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVS	F2, 0(R0)
 	ADD	R3<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVS	F19, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVS	F14, 0(R0)
 without110:
 stored10:
 	MOVWU	32(R6), R0
 	CMPW	$0, R0
 	BEQ	next
+	MOVD	R9, R2
+	ADD	$32, R2, R2
+	MOVWU	60(R6), R0
+	CMPW	$0, R0
+	BEQ	some01
 	FLDPQ	512(R11), (F7, F5)
 	FLDPQ	576(R11), (F14, F13)
 	FLDPQ	640(R11), (F12, F11)
-	FLDPQ	704(R11), (F3, F0)
+	FLDPQ	704(R11), (F3, F1)
 	FLDPQ	768(R11), (F16, F15)
 	FLDPQ	832(R11), (F10, F9)
 	FLDPQ	896(R11), (F8, F6)
-	FLDPQ	960(R11), (F19, F18)
-	MOVD	R9, R2
+	FLDPQ	960(R11), (F18, F17)
 	VZIP1	V14.S4, V7.S4, V4.S4
-	VZIP1	V13.S4, V5.S4, V1.S4
+	VZIP1	V13.S4, V5.S4, V2.S4
 	VZIP2	V14.S4, V7.S4, V14.S4
 	VZIP2	V13.S4, V5.S4, V13.S4
 	VZIP1	V3.S4, V12.S4, V7.S4
-	VZIP1	V0.S4, V11.S4, V5.S4
+	VZIP1	V1.S4, V11.S4, V5.S4
 	VZIP2	V3.S4, V12.S4, V3.S4
-	VZIP2	V0.S4, V11.S4, V0.S4
+	VZIP2	V1.S4, V11.S4, V1.S4
 	VZIP1	V10.S4, V16.S4, V12.S4
 	VZIP1	V9.S4, V15.S4, V11.S4
 	VZIP2	V10.S4, V16.S4, V10.S4
 	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP1	V19.S4, V8.S4, V17.S4
-	VZIP1	V18.S4, V6.S4, V16.S4
-	VZIP2	V19.S4, V8.S4, V19.S4
-	VZIP2	V18.S4, V6.S4, V18.S4
+	VZIP1	V18.S4, V8.S4, V16.S4
+	VZIP1	V17.S4, V6.S4, V15.S4
+	VZIP2	V18.S4, V8.S4, V18.S4
+	VZIP2	V17.S4, V6.S4, V17.S4
 	VZIP1	V7.D2, V4.D2, V8.D2
-	VZIP1	V5.D2, V1.D2, V6.D2
+	VZIP1	V5.D2, V2.D2, V6.D2
 	VZIP2	V7.D2, V4.D2, V7.D2
-	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V5.D2, V2.D2, V5.D2
 	VZIP1	V3.D2, V14.D2, V4.D2
-	VZIP1	V0.D2, V13.D2, V1.D2
+	VZIP1	V1.D2, V13.D2, V2.D2
 	VZIP2	V3.D2, V14.D2, V3.D2
-	VZIP2	V0.D2, V13.D2, V0.D2
-	VZIP1	V17.D2, V12.D2, V15.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP2	V17.D2, V12.D2, V17.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP1	V19.D2, V10.D2, V13.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP2	V19.D2, V10.D2, V19.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VMOV	V15.B16, V10.B16
-	VMOV	V8.B16, V11.B16
-	VMOV	V6.B16, V15.B16
-	VMOV	V17.B16, V8.B16
-	VMOV	V7.B16, V9.B16
-	VMOV	V5.B16, V17.B16
-	VMOV	V13.B16, V6.B16
-	VMOV	V4.B16, V7.B16
-	VMOV	V1.B16, V13.B16
-	VMOV	V19.B16, V4.B16
-	VMOV	V3.B16, V5.B16
-	VMOV	V0.B16, V19.B16
-	ADD	$32, R2, R2
-	MOVWU	60(R6), R0
-	CMPW	$0, R0
-	BEQ	pieces01
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FSTPQ	(F11, F10), 0(R2)
-	ADD	R8<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	VZIP2	V1.D2, V13.D2, V1.D2
+	VZIP1	V16.D2, V12.D2, V14.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP2	V16.D2, V12.D2, V16.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP1	V18.D2, V10.D2, V12.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP2	V18.D2, V10.D2, V18.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VMOV	V14.B16, V9.B16
+	VMOV	V8.B16, V10.B16
+	VMOV	V6.B16, V14.B16
+	VMOV	V7.B16, V8.B16
+	VMOV	V16.B16, V7.B16
+	VMOV	V5.B16, V16.B16
+	VMOV	V12.B16, V5.B16
+	VMOV	V4.B16, V6.B16
+	VMOV	V2.B16, V12.B16
+	VMOV	V3.B16, V4.B16
+	VMOV	V18.B16, V3.B16
+	VMOV	V1.B16, V18.B16
+	FLDPQ	0(R2), (F2, F1)
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
 	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 0(R0)
-	ADD	R8<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R8<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FSTPQ	(F7, F6), 0(R0)
-	ADD	R5<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F8, F7), 0(R0)
+	ADD	R8<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
 	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 0(R0)
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R5<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	FSTPQ	(F4, F3), 0(R0)
 	ADD	R8<<2, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	FSTPQ	(F15, F14), 0(R0)
-	ADD	R4<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	FSTPQ	(F17, F16), 0(R0)
-	ADD	R5<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
 	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F14, F13), 0(R0)
+	ADD	R4<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FSTPQ	(F16, F15), 0(R0)
+	ADD	R5<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FSTPQ	(F12, F11), 0(R0)
 	ADD	R3<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	FSTPQ	(F19, F18), 0(R0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	FSTPQ	(F18, F17), 0(R0)
 	B	stored01
-pieces01:
-	FLDPQ	32(R6), (F0, F3)
+some01:
+	FLDPQ	32(R6), (F1, F3)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
-	FMOVD	R1, F1
-	VMOV	R0, V1.D[1]
+	FMOVD	R1, F2
+	VMOV	R0, V2.D[1]
 	MOVD	ZR, R1
-	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210421 // ushr v1.4s, v1.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<0, R1, R1
-	WORD	$0x6f210460 // ushr v0.4s, v3.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210461 // ushr v1.4s, v3.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<4, R1, R1
-	FMOVS	R1, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R1
+	FMOVS	R1, F1
+	VCNT	V1.B8, V1.B8
+	VUADDLV	V1.B8, V1
+	FMOVS	F1, R1
+	FLDPQ	512(R11), (F12, F11)
+	FLDPQ	576(R11), (F4, F3)
+	FLDPQ	640(R11), (F2, F1)
+	FLDPQ	704(R11), (F18, F17)
+	FLDPQ	768(R11), (F10, F9)
+	FLDPQ	832(R11), (F16, F15)
+	FLDPQ	896(R11), (F8, F7)
+	FLDPQ	960(R11), (F14, F13)
+	VZIP1	V4.S4, V12.S4, V6.S4
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP2	V4.S4, V12.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP1	V18.S4, V2.S4, V12.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP2	V18.S4, V2.S4, V18.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP1	V16.S4, V10.S4, V2.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP2	V16.S4, V10.S4, V16.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP1	V14.S4, V8.S4, V10.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP1	V12.D2, V6.D2, V8.D2
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP2	V12.D2, V6.D2, V12.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP1	V18.D2, V4.D2, V6.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP2	V18.D2, V4.D2, V18.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP1	V10.D2, V2.D2, V4.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP2	V10.D2, V2.D2, V10.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP1	V14.D2, V16.D2, V2.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP2	V14.D2, V16.D2, V14.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VMOV	V8.B16, V15.B16
+	VMOV	V4.B16, V8.B16
+	VMOV	V7.B16, V4.B16
+	VMOV	V10.B16, V7.B16
+	VMOV	V11.B16, V10.B16
+	VMOV	V6.B16, V11.B16
+	VMOV	V2.B16, V6.B16
+	VMOV	V5.B16, V2.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V14.B16, V5.B16
+	VMOV	V17.B16, V14.B16
 	TST	$4, R1
 	BEQ	without401
-	FMOVQ	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
-	FMOVQ	F11, 0(R2)
-	VMOV	V10.B16, V11.B16
+	FMOVQ	0(R2), F17
+	WORD	$0x4e31d5ef // fadd v15.4s, v15.4s, v17.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FMOVQ	F15, 0(R2)
+	VMOV	V8.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	FMOVQ	F9, 0(R0)
-	VMOV	V8.B16, V9.B16
-	ADD	R8<<1, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F8
+	WORD	$0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FMOVQ	F7, 0(R0)
-	VMOV	V6.B16, V7.B16
+	FMOVQ	F12, 0(R0)
+	VMOV	V7.B16, V12.B16
+	ADD	R8<<1, R2, R0
+	FMOVQ	0(R0), F7
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	F11, 0(R0)
+	VMOV	V6.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F6
+	WORD	$0x4e26d610 // fadd v16.4s, v16.4s, v6.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FMOVQ	F5, 0(R0)
-	VMOV	V4.B16, V5.B16
+	FMOVQ	F16, 0(R0)
+	VMOV	V5.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
-	FMOVQ	F15, 0(R0)
-	VMOV	V14.B16, V15.B16
+	FMOVQ	0(R0), F5
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FMOVQ	F4, 0(R0)
+	VMOV	V3.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
-	FMOVQ	F17, 0(R0)
-	VMOV	V16.B16, V17.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	F10, 0(R0)
+	VMOV	V9.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
-	FMOVQ	F13, 0(R0)
-	VMOV	V12.B16, V13.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ	F2, 0(R0)
+	VMOV	V1.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	FMOVQ	F19, 0(R0)
-	VMOV	V18.B16, V19.B16
+	FMOVQ	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	F14, 0(R0)
+	VMOV	V13.B16, V14.B16
 	ADD	$16, R2, R2
 without401:
 	TST	$2, R1
 	BEQ	without201
-	FMOVD	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVD	F11, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V11.B16, V11.B16
+	FMOVD	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVD	F15, 0(R2)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V15.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVD	F9, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V9.B16, V9.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVD	F12, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V12.B16, V12.B16
 	ADD	R8<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVD	F7, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V7.B16, V7.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVD	F11, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V11.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVD	F5, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V5.B16, V5.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVD	F16, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVD	F15, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V15.B16, V15.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVD	F4, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V4.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVD	F17, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V17.B16, V17.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVD	F10, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V10.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVD	F13, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V13.B16, V13.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVD	F2, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V2.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVD	F19, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V19.B16, V19.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVD	F14, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V14.B16, V14.B16
 	ADD	$8, R2, R2
 without201:
 	TST	$1, R1
 	BEQ	without101
-	FMOVS	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVS	F11, 0(R2)
+	FMOVS	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVS	F15, 0(R2)
 	ADD	R8<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVS	F9, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVS	F12, 0(R0)
 	ADD	R8<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVS	F7, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVS	F11, 0(R0)
 	ADD	R5<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVS	F5, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVS	F16, 0(R0)
 	ADD	R8<<2, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVS	F15, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVS	F4, 0(R0)
 	ADD	R4<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVS	F17, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVS	F10, 0(R0)
 	ADD	R5<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVS	F13, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVS	F2, 0(R0)
 	ADD	R3<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVS	F19, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVS	F14, 0(R0)
 without101:
 stored01:
+	ADD	R8<<3, R9, R2
+	ADD	$32, R2, R2
+	MOVWU	60(R6), R0
+	CMPW	$0, R0
+	BEQ	some11
 	FLDPQ	544(R11), (F7, F5)
 	FLDPQ	608(R11), (F14, F13)
 	FLDPQ	672(R11), (F12, F11)
-	FLDPQ	736(R11), (F3, F0)
+	FLDPQ	736(R11), (F3, F1)
 	FLDPQ	800(R11), (F16, F15)
 	FLDPQ	864(R11), (F10, F9)
 	FLDPQ	928(R11), (F8, F6)
-	FLDPQ	992(R11), (F19, F18)
-	ADD	R8<<3, R9, R2
+	FLDPQ	992(R11), (F18, F17)
 	VZIP1	V14.S4, V7.S4, V4.S4
-	VZIP1	V13.S4, V5.S4, V1.S4
+	VZIP1	V13.S4, V5.S4, V2.S4
 	VZIP2	V14.S4, V7.S4, V14.S4
 	VZIP2	V13.S4, V5.S4, V13.S4
 	VZIP1	V3.S4, V12.S4, V7.S4
-	VZIP1	V0.S4, V11.S4, V5.S4
+	VZIP1	V1.S4, V11.S4, V5.S4
 	VZIP2	V3.S4, V12.S4, V3.S4
-	VZIP2	V0.S4, V11.S4, V0.S4
+	VZIP2	V1.S4, V11.S4, V1.S4
 	VZIP1	V10.S4, V16.S4, V12.S4
 	VZIP1	V9.S4, V15.S4, V11.S4
 	VZIP2	V10.S4, V16.S4, V10.S4
 	VZIP2	V9.S4, V15.S4, V9.S4
-	VZIP1	V19.S4, V8.S4, V17.S4
-	VZIP1	V18.S4, V6.S4, V16.S4
-	VZIP2	V19.S4, V8.S4, V19.S4
-	VZIP2	V18.S4, V6.S4, V18.S4
+	VZIP1	V18.S4, V8.S4, V16.S4
+	VZIP1	V17.S4, V6.S4, V15.S4
+	VZIP2	V18.S4, V8.S4, V18.S4
+	VZIP2	V17.S4, V6.S4, V17.S4
 	VZIP1	V7.D2, V4.D2, V8.D2
-	VZIP1	V5.D2, V1.D2, V6.D2
+	VZIP1	V5.D2, V2.D2, V6.D2
 	VZIP2	V7.D2, V4.D2, V7.D2
-	VZIP2	V5.D2, V1.D2, V5.D2
+	VZIP2	V5.D2, V2.D2, V5.D2
 	VZIP1	V3.D2, V14.D2, V4.D2
-	VZIP1	V0.D2, V13.D2, V1.D2
+	VZIP1	V1.D2, V13.D2, V2.D2
 	VZIP2	V3.D2, V14.D2, V3.D2
-	VZIP2	V0.D2, V13.D2, V0.D2
-	VZIP1	V17.D2, V12.D2, V15.D2
-	VZIP1	V16.D2, V11.D2, V14.D2
-	VZIP2	V17.D2, V12.D2, V17.D2
-	VZIP2	V16.D2, V11.D2, V16.D2
-	VZIP1	V19.D2, V10.D2, V13.D2
-	VZIP1	V18.D2, V9.D2, V12.D2
-	VZIP2	V19.D2, V10.D2, V19.D2
-	VZIP2	V18.D2, V9.D2, V18.D2
-	VMOV	V15.B16, V10.B16
-	VMOV	V8.B16, V11.B16
-	VMOV	V6.B16, V15.B16
-	VMOV	V17.B16, V8.B16
-	VMOV	V7.B16, V9.B16
-	VMOV	V5.B16, V17.B16
-	VMOV	V13.B16, V6.B16
-	VMOV	V4.B16, V7.B16
-	VMOV	V1.B16, V13.B16
-	VMOV	V19.B16, V4.B16
-	VMOV	V3.B16, V5.B16
-	VMOV	V0.B16, V19.B16
-	ADD	$32, R2, R2
-	MOVWU	60(R6), R0
-	CMPW	$0, R0
-	BEQ	pieces11
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	FSTPQ	(F11, F10), 0(R2)
-	ADD	R8<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	VZIP2	V1.D2, V13.D2, V1.D2
+	VZIP1	V16.D2, V12.D2, V14.D2
+	VZIP1	V15.D2, V11.D2, V13.D2
+	VZIP2	V16.D2, V12.D2, V16.D2
+	VZIP2	V15.D2, V11.D2, V15.D2
+	VZIP1	V18.D2, V10.D2, V12.D2
+	VZIP1	V17.D2, V9.D2, V11.D2
+	VZIP2	V18.D2, V10.D2, V18.D2
+	VZIP2	V17.D2, V9.D2, V17.D2
+	VMOV	V14.B16, V9.B16
+	VMOV	V8.B16, V10.B16
+	VMOV	V6.B16, V14.B16
+	VMOV	V7.B16, V8.B16
+	VMOV	V16.B16, V7.B16
+	VMOV	V5.B16, V16.B16
+	VMOV	V12.B16, V5.B16
+	VMOV	V4.B16, V6.B16
+	VMOV	V2.B16, V12.B16
+	VMOV	V3.B16, V4.B16
+	VMOV	V18.B16, V3.B16
+	VMOV	V1.B16, V18.B16
+	FLDPQ	0(R2), (F2, F1)
+	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
 	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 0(R0)
-	ADD	R8<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F10, F9), 0(R2)
+	ADD	R8<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FSTPQ	(F7, F6), 0(R0)
-	ADD	R5<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FSTPQ	(F8, F7), 0(R0)
+	ADD	R8<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
 	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 0(R0)
+	FSTPQ	(F6, F5), 0(R0)
+	ADD	R5<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	FSTPQ	(F4, F3), 0(R0)
 	ADD	R8<<2, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	FSTPQ	(F15, F14), 0(R0)
-	ADD	R4<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	FSTPQ	(F17, F16), 0(R0)
-	ADD	R5<<1, R2, R0
-	FLDPQ	0(R0), (F1, F0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
 	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F14, F13), 0(R0)
+	ADD	R4<<0, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FSTPQ	(F16, F15), 0(R0)
+	ADD	R5<<1, R2, R0
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FSTPQ	(F12, F11), 0(R0)
 	ADD	R3<<0, R2, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4e21d673 // fadd v19.4s, v19.4s, v1.4s
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	FSTPQ	(F19, F18), 0(R0)
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
+	WORD	$0x4e21d631 // fadd v17.4s, v17.4s, v1.4s
+	FSTPQ	(F18, F17), 0(R0)
 	B	stored11
-pieces11:
-	FLDPQ	32(R6), (F0, F3)
+some11:
+	FLDPQ	32(R6), (F1, F3)
 	MOVD	$8589934593, R1
 	MOVD	$34359738372, R0
-	FMOVD	R1, F1
-	VMOV	R0, V1.D[1]
+	FMOVD	R1, F2
+	VMOV	R0, V2.D[1]
 	MOVD	ZR, R1
-	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210421 // ushr v1.4s, v1.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<0, R1, R1
-	WORD	$0x6f210460 // ushr v0.4s, v3.4s, #31
-	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
-	VADDV	V0.S4, V0
-	FMOVS	F0, R0
+	WORD	$0x6f210461 // ushr v1.4s, v3.4s, #31
+	WORD	$0x4ea29c21 // mul v1.4s, v1.4s, v2.4s
+	VADDV	V1.S4, V1
+	FMOVS	F1, R0
 	ORR	R0<<4, R1, R1
-	FMOVS	R1, F0
-	VCNT	V0.B8, V0.B8
-	VUADDLV	V0.B8, V0
-	FMOVS	F0, R1
+	FMOVS	R1, F1
+	VCNT	V1.B8, V1.B8
+	VUADDLV	V1.B8, V1
+	FMOVS	F1, R1
+	FLDPQ	544(R11), (F12, F11)
+	FLDPQ	608(R11), (F4, F3)
+	FLDPQ	672(R11), (F2, F1)
+	FLDPQ	736(R11), (F18, F17)
+	FLDPQ	800(R11), (F10, F9)
+	FLDPQ	864(R11), (F16, F15)
+	FLDPQ	928(R11), (F8, F7)
+	FLDPQ	992(R11), (F14, F13)
+	VZIP1	V4.S4, V12.S4, V6.S4
+	VZIP1	V3.S4, V11.S4, V5.S4
+	VZIP2	V4.S4, V12.S4, V4.S4
+	VZIP2	V3.S4, V11.S4, V3.S4
+	VZIP1	V18.S4, V2.S4, V12.S4
+	VZIP1	V17.S4, V1.S4, V11.S4
+	VZIP2	V18.S4, V2.S4, V18.S4
+	VZIP2	V17.S4, V1.S4, V17.S4
+	VZIP1	V16.S4, V10.S4, V2.S4
+	VZIP1	V15.S4, V9.S4, V1.S4
+	VZIP2	V16.S4, V10.S4, V16.S4
+	VZIP2	V15.S4, V9.S4, V15.S4
+	VZIP1	V14.S4, V8.S4, V10.S4
+	VZIP1	V13.S4, V7.S4, V9.S4
+	VZIP2	V14.S4, V8.S4, V14.S4
+	VZIP2	V13.S4, V7.S4, V13.S4
+	VZIP1	V12.D2, V6.D2, V8.D2
+	VZIP1	V11.D2, V5.D2, V7.D2
+	VZIP2	V12.D2, V6.D2, V12.D2
+	VZIP2	V11.D2, V5.D2, V11.D2
+	VZIP1	V18.D2, V4.D2, V6.D2
+	VZIP1	V17.D2, V3.D2, V5.D2
+	VZIP2	V18.D2, V4.D2, V18.D2
+	VZIP2	V17.D2, V3.D2, V17.D2
+	VZIP1	V10.D2, V2.D2, V4.D2
+	VZIP1	V9.D2, V1.D2, V3.D2
+	VZIP2	V10.D2, V2.D2, V10.D2
+	VZIP2	V9.D2, V1.D2, V9.D2
+	VZIP1	V14.D2, V16.D2, V2.D2
+	VZIP1	V13.D2, V15.D2, V1.D2
+	VZIP2	V14.D2, V16.D2, V14.D2
+	VZIP2	V13.D2, V15.D2, V13.D2
+	VMOV	V8.B16, V15.B16
+	VMOV	V4.B16, V8.B16
+	VMOV	V7.B16, V4.B16
+	VMOV	V10.B16, V7.B16
+	VMOV	V11.B16, V10.B16
+	VMOV	V6.B16, V11.B16
+	VMOV	V2.B16, V6.B16
+	VMOV	V5.B16, V2.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V14.B16, V5.B16
+	VMOV	V17.B16, V14.B16
 	TST	$4, R1
 	BEQ	without411
-	FMOVQ	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x4e22d54a // fadd v10.4s, v10.4s, v2.4s
-	FMOVQ	F11, 0(R2)
-	VMOV	V10.B16, V11.B16
+	FMOVQ	0(R2), F17
+	WORD	$0x4e31d5ef // fadd v15.4s, v15.4s, v17.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FMOVQ	F15, 0(R2)
+	VMOV	V8.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
-	FMOVQ	F9, 0(R0)
-	VMOV	V8.B16, V9.B16
-	ADD	R8<<1, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F8
+	WORD	$0x4e28d58c // fadd v12.4s, v12.4s, v8.4s
 	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FMOVQ	F7, 0(R0)
-	VMOV	V6.B16, V7.B16
+	FMOVQ	F12, 0(R0)
+	VMOV	V7.B16, V12.B16
+	ADD	R8<<1, R2, R0
+	FMOVQ	0(R0), F7
+	WORD	$0x4e27d56b // fadd v11.4s, v11.4s, v7.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	F11, 0(R0)
+	VMOV	V6.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R0), F6
+	WORD	$0x4e26d610 // fadd v16.4s, v16.4s, v6.4s
 	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FMOVQ	F5, 0(R0)
-	VMOV	V4.B16, V5.B16
+	FMOVQ	F16, 0(R0)
+	VMOV	V5.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
-	FMOVQ	F15, 0(R0)
-	VMOV	V14.B16, V15.B16
+	FMOVQ	0(R0), F5
+	WORD	$0x4e25d484 // fadd v4.4s, v4.4s, v5.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	FMOVQ	F4, 0(R0)
+	VMOV	V3.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	WORD	$0x4e22d610 // fadd v16.4s, v16.4s, v2.4s
-	FMOVQ	F17, 0(R0)
-	VMOV	V16.B16, V17.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
+	FMOVQ	F10, 0(R0)
+	VMOV	V9.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
-	FMOVQ	F13, 0(R0)
-	VMOV	V12.B16, V13.B16
+	FMOVQ	0(R0), F3
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	FMOVQ	F2, 0(R0)
+	VMOV	V1.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVQ	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	WORD	$0x4e22d652 // fadd v18.4s, v18.4s, v2.4s
-	FMOVQ	F19, 0(R0)
-	VMOV	V18.B16, V19.B16
+	FMOVQ	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	F14, 0(R0)
+	VMOV	V13.B16, V14.B16
 	ADD	$16, R2, R2
 without411:
 	TST	$2, R1
 	BEQ	without211
-	FMOVD	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVD	F11, 0(R2)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V11.B16, V11.B16
+	FMOVD	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVD	F15, 0(R2)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V15.B16, V15.B16
 	ADD	R8<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVD	F9, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V9.B16, V9.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVD	F12, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V12.B16, V12.B16
 	ADD	R8<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVD	F7, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V7.B16, V7.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVD	F11, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V11.B16, V11.B16
 	ADD	R5<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVD	F5, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V5.B16, V5.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVD	F16, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V16.B16, V16.B16
 	ADD	R8<<2, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVD	F15, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V15.B16, V15.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVD	F4, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V4.B16, V4.B16
 	ADD	R4<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVD	F17, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V17.B16, V17.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVD	F10, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V10.B16, V10.B16
 	ADD	R5<<1, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVD	F13, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V13.B16, V13.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVD	F2, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V2.B16, V2.B16
 	ADD	R3<<0, R2, R0
-	FMOVD	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVD	F19, 0(R0)
-	VMOVI	$0, V0.B16
-	VEXT	$8, V0.B16, V19.B16, V19.B16
+	FMOVD	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVD	F14, 0(R0)
+	VMOVI	$0, V1.B16
+	VEXT	$8, V1.B16, V14.B16, V14.B16
 	ADD	$8, R2, R2
 without211:
 	TST	$1, R1
 	BEQ	without111
-	FMOVS	0(R2), F0
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	FMOVS	F11, 0(R2)
+	FMOVS	0(R2), F1
+	WORD	$0x4e21d5ef // fadd v15.4s, v15.4s, v1.4s
+	FMOVS	F15, 0(R2)
 	ADD	R8<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVS	F9, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d58c // fadd v12.4s, v12.4s, v1.4s
+	FMOVS	F12, 0(R0)
 	ADD	R8<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FMOVS	F7, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	FMOVS	F11, 0(R0)
 	ADD	R5<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FMOVS	F5, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d610 // fadd v16.4s, v16.4s, v1.4s
+	FMOVS	F16, 0(R0)
 	ADD	R8<<2, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVS	F15, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVS	F4, 0(R0)
 	ADD	R4<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVS	F17, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d54a // fadd v10.4s, v10.4s, v1.4s
+	FMOVS	F10, 0(R0)
 	ADD	R5<<1, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVS	F13, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	FMOVS	F2, 0(R0)
 	ADD	R3<<0, R2, R0
-	FMOVS	0(R0), F0
-	WORD	$0x4e20d673 // fadd v19.4s, v19.4s, v0.4s
-	FMOVS	F19, 0(R0)
+	FMOVS	0(R0), F1
+	WORD	$0x4e21d5ce // fadd v14.4s, v14.4s, v1.4s
+	FMOVS	F14, 0(R0)
 without111:
 stored11:
 next:

@@ -164,6 +164,8 @@ func (r *registers) scalar(in *ir.Instruction, nodes []ir.Node, i int) bool {
 		r.arithmetic("ADD", ops[0], ops[1], readsFlags(nodes, i))
 	case "SUBQ":
 		r.arithmetic("SUB", ops[0], ops[1], readsFlags(nodes, i))
+	case "IMULQ":
+		r.arithmetic("MUL", ops[0], ops[1], false)
 	case "ANDQ":
 		r.arithmetic("AND", ops[0], ops[1], readsFlags(nodes, i))
 	case "DECQ":

@@ -110,6 +110,10 @@ func (r *registers) shuffled(name string, ops []operand.Op) bool {
 		}
 		r.copy(r.target(ops[2])[0], v[imm])
 	case "VINSERTF128":
+		if ops[2] == ops[3] {
+			r.copy(r.target(ops[3])[imm], r.source(ops[1], 1)[0])
+			return true
+		}
 		part, v := r.source(ops[1], 1), r.source(ops[2], 2)
 		from := []Reg{v[0], v[1]}
 		from[imm] = part[0]

@@ -13,6 +13,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "bf16_dot", Emit: dot, ISAs: isa.BF16},
 		isa.Family{Name: "bf16_picks", Emit: bf16Picks, ISAs: isa.BF16, Choose: true},
 		isa.Family{Name: "view_dots", Emit: viewDots, ISAs: isa.Each},
+		isa.Family{Name: "filter_tile", Emit: filterTiles, ISAs: isa.Each},
 	),
 	isa.In("conv/images",
 		isa.Family{Name: "nest", Emit: nest, ISAs: isa.Each},
@@ -55,8 +56,10 @@ var Families = slices.Concat(
 
 // Numbered are those of them that generated functions choose from.
 var Numbered = []isa.Numbered{
+	{Folder: "conv/direct", Base: "filterTile", Doc: "computes tiles of twice that many rows of a vector of so many lanes.", Most: filterHeight / 2},
+	{Folder: "conv/direct", Base: "filterPair", Struct: "filterTile", Doc: "computes tiles of twice that many rows of two vectors of so many lanes.", Most: filterPairHeight / 2},
 	{Folder: "conv/images", Base: "nestTile", Doc: "computes tiles of that many rows of a vector of so many lanes.", Most: nestRows},
-	{Folder: "conv/images", Base: "nestTiles", Struct: "nestTile", Doc: "computes several tiles of that many rows of a vector of so many lanes at a time.", Most: len(together)},
+	{Folder: "conv/images", Base: "nestTiles", Struct: "nestTile", Doc: "computes several tiles of that many rows of a vector of so many lanes at a time.", Most: len(together), NarrowMost: narrowTogether},
 	{Folder: "conv/images", Base: "nestPair", Struct: "nestTile", Doc: "computes tiles of that many rows of a pair of vectors of eight lanes.", Most: nestRows, Wide: true},
 	{Folder: "conv/images", Base: "moveLanes", Doc: "transposes squares of so many lanes, from images (1) or back to them (2).", Most: 2},
 	{Folder: "conv/planes", Base: "planeTile", Doc: "computes tiles of that many rows of vectors of so many lanes.", Most: 8},
@@ -74,6 +77,9 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/direct", Name: "viewDots", Fields: []isa.Field{
 		{Name: "images", Offset: vdImages}, {Name: "dyImage", Offset: vdDYImage}, {Name: "xImage", Offset: vdXImage}, {Name: "vectors", Offset: vdVectors}, {Name: "tail", Offset: vdTail},
 		{Name: "dy", Offset: vdDY}, {Name: "dyRow", Offset: vdDYRow}, {Name: "sums", Offset: vdSums}, {Name: "x", Offset: vdX},
+	}},
+	{Folder: "conv/direct", Name: "filterTile", Fields: []isa.Field{
+		{Name: "a", Offset: ftA}, {Name: "b", Offset: ftB}, {Name: "c", Offset: ftC}, {Name: "places", Offset: ftPlaces}, {Name: "rows", Offset: ftRows}, {Name: "count", Offset: ftCount}, {Name: "tiles", Offset: ftTiles}, {Name: "start", Offset: ftStart}, {Name: "bNext", Offset: ftBNext}, {Name: "cNext", Offset: ftCNext}, {Name: "rowsAt", Offset: ftRowsAt}, {Name: "cAt", Offset: ftCAt},
 	}},
 	{Folder: "conv/geometry", Name: "viewRows", Fields: []isa.Field{
 		{Name: "planes", Offset: vrPlanes}, {Name: "rows", Offset: vrRows}, {Name: "vectors", Offset: vrVectors}, {Name: "src", Offset: vrSrc}, {Name: "from", Offset: vrFrom}, {Name: "dst", Offset: vrDst}, {Name: "masks", Offset: vrMasks},

@@ -160,13 +160,11 @@ func interleaveIn(a *isa.Asm) {
 
 // halfIn is half a block's pixels. Vectors of sixteen lanes read those of two planes each: whole ones would mostly lie in two cache lines.
 func (l *interleaving) halfIn() []reg.VecVirtual {
-	v, at := l.Vecs(interleavedHalf), l.from(l.planes)
+	at := l.from(l.planes)
 	if l.Lanes == interleavedHalf {
-		for i, m := range at {
-			l.Move(m, v[i])
-		}
-		return l.Transpose(v)
+		return l.LoadTransposed(func(plane int) operand.Mem { return at[plane] })
 	}
+	v := l.Vecs(interleavedHalf)
 	for i := range v {
 		plane := i + i/4*4
 		l.LoadHalves(at[plane], at[plane+4], v[i])

@@ -18,14 +18,15 @@ const linesAhead = 6
 // table of places, and have tails; these have neither, and an AVX2 version that runs at the level of AVX-512, too.
 func moveLanes(a *isa.Asm) {
 	moveSquares(a, "moveLanes1", "transposes pixels of images to vectors of a pixel each.", func(p, between, lanes reg.GPVirtual) {
-		v := a.Vecs(a.Lanes)
-		for i := range v {
+		columns := a.LoadTransposed(func(row int) operand.Mem {
+			if row > 0 {
+				a.ADDQ(between, p)
+			}
 			a.PREFETCHT0(operand.Mem{Base: p, Disp: 64 * linesAhead})
-			a.Move(operand.Mem{Base: p}, v[i])
-			a.ADDQ(between, p)
-		}
-		for i, x := range a.Transpose(v) {
-			a.Move(x, operand.Mem{Base: lanes, Disp: 4 * a.Lanes * i})
+			return operand.Mem{Base: p}
+		})
+		for i, v := range columns {
+			a.Move(v, operand.Mem{Base: lanes, Disp: 4 * a.Lanes * i})
 		}
 	})
 	moveSquares(a, "moveLanes2", "transposes vectors of a pixel each to pixels of images.", func(p, between, lanes reg.GPVirtual) {
@@ -33,11 +34,13 @@ func moveLanes(a *isa.Asm) {
 		for i := range v {
 			a.Move(operand.Mem{Base: lanes, Disp: 4 * a.Lanes * i}, v[i])
 		}
-		for _, x := range a.Transpose(v) {
+		a.StoreTransposed(v, func(row int) operand.Mem {
+			if row > 0 {
+				a.ADDQ(between, p)
+			}
 			a.PREFETCHT0(operand.Mem{Base: p, Disp: 64 * linesAhead})
-			a.Move(x, operand.Mem{Base: p})
-			a.ADDQ(between, p)
-		}
+			return operand.Mem{Base: p}
+		})
 	})
 }
 

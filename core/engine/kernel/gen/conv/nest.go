@@ -30,14 +30,19 @@ func nest(a *isa.Asm) {
 	}
 }
 
-// together is how many tiles of one to six rows are computed at a time: a sum waits four cycles for the one before it, in which a
-// core issues eight others. Package images knows them, too.
-var together = [...]int{4, 4, 3, 2, 2, 2}
+// together is how many tiles of one to twelve rows are computed at a time: a sum waits four cycles for the one before it, in which a
+// core issues eight others, and loads as many vectors as it multiplies where a tile is alone. Package images knows them, too.
+var together = [nestRows]int{4, 4, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2}
 
-// nestTogether emits the micro-kernels that compute several tiles of few rows at a time.
+// narrowTogether is the most rows of those for whose sums AVX2 has registers.
+const narrowTogether = 6
+
+// nestTogether emits the micro-kernels that compute several tiles at a time.
 func nestTogether(a *isa.Asm) {
 	for i, tiles := range together {
-		nestTiles(a, i+1, tiles)
+		if i < narrowTogether || a.ISA == isa.AVX512 {
+			nestTiles(a, i+1, tiles)
+		}
 	}
 }
 

@@ -383,7 +383,7 @@ func pointTile(a *isa.Asm, name string, row, step, rows, blocks, unroll int) {
 	of := func(base []reg.GPVirtual, j, disp int) operand.Mem { // vector j of a row
 		return operand.Mem{Base: base[j/parts], Disp: disp + j%parts*vectorBytes(a)}
 	}
-	acc, v, w := a.Vecs(rows*vecs), a.Vecs(vecs), a.Vecs(2)
+	acc, products := a.Vecs(rows*vecs), pointProducts(a, rows, vecs)
 	a.Label("rows")
 	a.MOVQ(field(ptA), pa)
 	a.MOVQ(field(ptBlocks), left)
@@ -397,20 +397,7 @@ func pointTile(a *isa.Asm, name string, row, step, rows, blocks, unroll int) {
 	a.MOVQ(field(ptSteps), steps)
 	a.Label("steps")
 	for u := range unroll {
-		for j := range vecs {
-			a.Move(of(b, j, u*lanesBytes), v[j])
-		}
-		for i := range rows {
-			m := operand.Mem{Base: pa, Disp: i*row + u*step}
-			if vecs == 1 {
-				a.VFMADD231PS_BCST(m, v[0], acc[i])
-				continue
-			}
-			a.Spread(m, w[i%2])
-			for j := range vecs {
-				a.Fma(v[j], w[i%2], acc[i*vecs+j])
-			}
-		}
+		products(func(i int) operand.Mem { return operand.Mem{Base: pa, Disp: i*row + u*step} }, func(j int) operand.Mem { return of(b, j, u*lanesBytes) }, acc)
 	}
 	a.ADDQ(operand.U32(unroll*step), pa)
 	for j := range b {
@@ -439,12 +426,56 @@ func pointTile(a *isa.Asm, name string, row, step, rows, blocks, unroll int) {
 	a.Ret()
 }
 
+// pointProducts is what adds the products of elements of A, one a row, with vectors of B, to sums [rows][vecs]. Vectors of B stay in registers, or
+// where there are too few for all of them, the elements of A.
+func pointProducts(a *isa.Asm, rows, vecs int) func(element, vector func(int) operand.Mem, sums []reg.VecVirtual) {
+	if vecs == 1 {
+		v := a.Vec()
+		return func(element, vector func(int) operand.Mem, sums []reg.VecVirtual) {
+			a.Move(vector(0), v)
+			for i := range rows {
+				a.VFMADD231PS_BCST(element(i), v, sums[i])
+			}
+		}
+	}
+	if rows*vecs+vecs+1 > a.Registers() {
+		v, w := a.Vec(), a.Vecs(rows)
+		return func(element, vector func(int) operand.Mem, sums []reg.VecVirtual) {
+			for i := range w {
+				a.Spread(element(i), w[i])
+			}
+			for j := range vecs {
+				a.Move(vector(j), v)
+				for i := range rows {
+					a.Fma(v, w[i], sums[i*vecs+j])
+				}
+			}
+		}
+	}
+	v, w := a.Vecs(vecs), a.Vecs(2)
+	return func(element, vector func(int) operand.Mem, sums []reg.VecVirtual) {
+		for j := range vecs {
+			a.Move(vector(j), v[j])
+		}
+		for i := range rows {
+			a.Spread(element(i), w[i%2])
+			for j := range vecs {
+				a.Fma(v[j], w[i%2], sums[i*vecs+j])
+			}
+		}
+	}
+}
+
 // planesToLanes emits the copy of rows of up to 16 pixels of 16 planes to vectors of 16 channels.
 func planesToLanes(a *isa.Asm) {
 	a.Kernel("planesToLanes", "func(rows int, src *float32, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
 		"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
 	if a.Lanes < channelBlock {
-		fromPlanesByEight(a, 4, func(p operand.Mem, mask, v reg.VecVirtual) { a.VMASKMOVPS(p, mask, v) })
+		fromPlanesByEight(a, rowLoads{ // the first AMD processors with AVX2 take ten cycles for a masked load
+			size:   4,
+			first:  func(p operand.Mem, mask, v reg.VecVirtual) { a.VMASKMOVPS(p, mask, v) },
+			direct: true,
+		})
 		return
 	}
 	fromPlanes(a, func(p operand.Mem, k reg.Register, v reg.VecVirtual) { a.VMOVUPS_Z(p, k, v) })
@@ -481,7 +512,7 @@ func lanesToPlanes(a *isa.Asm) {
 		for i, b := range bias {
 			a.Move(operand.Mem{Base: p, Disp: i * vectorBytes(a)}, b)
 		}
-		toPlanesByEight(a, func(m operand.Mem, part int, v reg.VecVirtual) { a.Add(m, bias[part], v) }, inPieces(a.StorePiece))
+		toPlanesByEight(a, func(m operand.Mem, part int, v reg.VecVirtual) { a.Add(m, bias[part], v) }, rowStore{piece: a.StorePiece, size: 4})
 		return
 	}
 	bias := a.Vec()
@@ -494,7 +525,11 @@ func lanesOntoPlanes(a *isa.Asm) {
 	a.Kernel("lanesOntoPlanes", "func(rows int, src *float32, stride int, dst *float32, plane, width int, mask uintptr)",
 		"adds vectors of 16 channels to 16 planes. stride, plane and width are bytes.")
 	if a.Lanes < channelBlock {
-		toPlanesByEight(a, func(m operand.Mem, _ int, v reg.VecVirtual) { a.Move(m, v) }, inPieces(func(v reg.VecVirtual, n int, m operand.Mem) { addPiece(a, v, n, m) }))
+		toPlanesByEight(a, func(m operand.Mem, _ int, v reg.VecVirtual) { a.Move(m, v) }, rowStore{
+			whole: func(v reg.VecVirtual, m operand.Mem) { addPiece(a, v, half, m) },
+			piece: func(v reg.VecVirtual, n int, m operand.Mem) { addPiece(a, v, n, m) },
+			size:  4,
+		})
 		return
 	}
 	toPlanes(a, func(m operand.Mem, v reg.VecVirtual) { a.Move(m, v) }, func(m operand.Mem, k reg.Register, v reg.VecVirtual) {

@@ -2,6 +2,7 @@ package conv
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/mmcloughlin/avo/operand"
@@ -42,8 +43,16 @@ func eachSquare(a *isa.Asm, pixels reg.GPVirtual, body func(part, group int)) {
 	a.Label("next")
 }
 
-// fromPlanesByEight is fromPlanes, from elements of so many bytes.
-func fromPlanesByEight(a *isa.Asm, size int, load func(p operand.Mem, mask, v reg.VecVirtual)) {
+// rowLoads are the ways to load 8 pixels of a row.
+type rowLoads struct {
+	first func(p operand.Mem, mask, v reg.VecVirtual) // as many as count
+	size  int                                         // bytes of a pixel
+	// direct says that pixels are float32 and a masked load may take longer than the copy: whole squares are loaded without masks.
+	direct bool
+}
+
+// fromPlanesByEight is fromPlanes.
+func fromPlanesByEight(a *isa.Asm, load rowLoads) {
 	rows, src, plane, width, mask, dst, stride, ahead := a.Gp("rows"), a.Gp("src"), a.Gp("plane"), a.Gp("width"), a.Gp("mask"), a.Gp("dst"), a.Gp("stride"), a.Gp("ahead")
 	at, p, next := eightRows(a, plane), a.GP64(), a.GP64()
 	masks := a.Vecs(2)
@@ -53,22 +62,80 @@ func fromPlanesByEight(a *isa.Asm, size int, load func(p operand.Mem, mask, v re
 	a.Label("row")
 	eachSquare(a, mask, func(part, group int) {
 		partOf(a, src, plane, part, p)
-		a.LEAQ(operand.Mem{Base: p, Index: ahead, Scale: 1}, next)
-		v := a.Vecs(half)
-		for i := range v {
-			if group == 0 {
+		if group == 0 {
+			a.LEAQ(operand.Mem{Base: p, Index: ahead, Scale: 1}, next)
+			for i := range half {
 				a.PREFETCHT1(at.at(next, i))
 			}
-			load(at.at(p, i).Offset(group*half*size), masks[group], v[i])
+		} else {
+			a.ADDQ(operand.U8(half*load.size), p)
 		}
-		for i, x := range a.Transpose(v) {
-			a.Move(x, operand.Mem{Base: dst, Disp: (group*half+i)*lanesBytes + part*vectorBytes(a)})
+		to := square{a, dst, group*half*lanesBytes + part*vectorBytes(a)}
+		masked := func() {
+			v := a.Vecs(half)
+			for i := range v {
+				load.first(at.at(p, i), masks[group], v[i])
+			}
+			to.store(a.Transpose(v))
 		}
+		if !load.direct {
+			masked()
+			return
+		}
+		some, stored := fmt.Sprintf("some%d_%d", part, group), fmt.Sprintf("stored%d_%d", part, group)
+		whole := func() []reg.VecVirtual {
+			return a.LoadTransposed(func(i int) operand.Mem { return at.at(p, i) })
+		}
+		a.CMPL(operand.Mem{Base: mask, Disp: 4 * (half*group + half - 1)}, operand.U8(0))
+		a.JE(operand.LabelRef(some))
+		to.store(whole())
+		a.JMP(operand.LabelRef(stored))
+		a.Label(some)
+		if group == 0 {
+			masked()
+		} else {
+			to.storeLast(masks[group], p, next, whole)
+		}
+		a.Label(stored)
 	})
 	a.ADDQ(width, src)
 	a.ADDQ(stride, dst)
 	a.CountDown(rows, "row")
 	a.Ret()
+}
+
+// square is where the vectors of a square's pixels go to.
+type square struct {
+	*isa.Asm
+	dst  reg.GPVirtual
+	disp int
+}
+
+func (s square) store(pixels []reg.VecVirtual) {
+	for i, v := range pixels {
+		s.Move(v, operand.Mem{Base: s.dst, Disp: s.disp + lanesBytes*i})
+	}
+}
+
+// storeLast stores the last pixels of a row, which begin at p and are fewer than eight but not the first of the row: whole squares
+// end with them, and write again what the square before has in common. Zeros follow. mask has the pixels that count.
+func (s square) storeLast(mask reg.VecVirtual, p, temp reg.GPVirtual, whole func() []reg.VecVirtual) {
+	zero := s.Vec()
+	s.Zero(zero)
+	for i := range half {
+		s.Move(zero, operand.Mem{Base: s.dst, Disp: s.disp + lanesBytes*i})
+	}
+	lastSquare(s.Asm, s.CountLanes(mask), p, s.dst, temp)
+	square{s.Asm, temp, s.disp}.store(whole())
+}
+
+// lastSquare leads from a square of which count pixels are in the row to the one that ends with the row: in the plane, where p is,
+// and in the vectors of pixels, from which it sets to. count is lost.
+func lastSquare(a *isa.Asm, count, p, vectors, to reg.GPVirtual) {
+	a.SUBQ(operand.U8(half), count)
+	a.LEAQ(operand.Mem{Base: p, Index: count, Scale: 4}, p)
+	a.SHLQ(operand.U8(bits.Len(lanesBytes)-1), count)
+	a.LEAQ(operand.Mem{Base: vectors, Index: count, Scale: 1}, to)
 }
 
 // partOf leads to the first plane of a part of 16 channels.
@@ -86,10 +153,10 @@ func halfPlanes(a *isa.Asm) {
 	for _, f := range pointwise.FormatsOf(a) {
 		a.Kernel(f.Name+"PlanesToLanes", "func(rows int, src *uint16, plane, width int, mask uintptr, dst *float32, stride, ahead int)",
 			"gathers 16 planes into vectors of 16 channels, and prefetches what lies ahead. plane, width, stride and ahead are bytes.")
-		fromPlanesByEight(a, 2, func(p operand.Mem, mask, v reg.VecVirtual) {
+		fromPlanesByEight(a, rowLoads{size: 2, first: func(p operand.Mem, mask, v reg.VecVirtual) {
 			f.Load(p, v)
 			a.And(mask, v, v)
-		})
+		}})
 		a.Kernel("lanesTo"+strings.ToUpper(f.Name)+"Planes", "func(rows int, src *float32, stride int, bias *float32, dst *uint16, plane, width int, mask uintptr)",
 			"scatters vectors of 16 channels, plus bias, over 16 planes. stride, plane and width are bytes.")
 		bias, pack := a.Gp("bias"), f.Prepare()
@@ -113,15 +180,10 @@ func halfPlanes(a *isa.Asm) {
 // rowStore writes a row of 8 pixels, or the first n, of a plane whose elements have so many
 // bytes. piece, if there is no first, writes 4, 2 or 1 pixels.
 type rowStore struct {
-	whole func(v reg.VecVirtual, m operand.Mem)
+	whole func(v reg.VecVirtual, m operand.Mem) // nil if rows are float32 as they are
 	first func(v reg.VecVirtual, n reg.GPVirtual, m operand.Mem)
 	piece func(v reg.VecVirtual, n int, m operand.Mem)
 	size  int
-}
-
-// inPieces is a rowStore of float32.
-func inPieces(store func(v reg.VecVirtual, n int, m operand.Mem)) rowStore {
-	return rowStore{whole: func(v reg.VecVirtual, m operand.Mem) { store(v, half, m) }, piece: store, size: 4}
 }
 
 // toPlanesByEight is toPlanes. load reads a vector of channels of a part.
@@ -130,23 +192,47 @@ func toPlanesByEight(a *isa.Asm, load func(m operand.Mem, part int, v reg.VecVir
 	at, p, next := eightRows(a, plane), a.GP64(), a.GP64()
 	a.Label("row")
 	eachSquare(a, mask, func(part, group int) {
-		v := a.Vecs(half)
-		for i := range v {
-			load(operand.Mem{Base: src, Disp: (group*half+i)*lanesBytes + part*vectorBytes(a)}, part, v[i])
+		pixels := func(src reg.GPVirtual) []reg.VecVirtual {
+			v := a.Vecs(half)
+			for i := range v {
+				load(operand.Mem{Base: src, Disp: (group*half+i)*lanesBytes + part*vectorBytes(a)}, part, v[i])
+			}
+			return v
 		}
 		partOf(a, dst, plane, part, p)
-		v = a.Transpose(v)
 		if group == 0 {
 			a.MOVQ(plane, next)
 			a.SHLQ(operand.U8(4), next)
 			a.ADDQ(p, next)
-			for i := range v {
+			for i := range half {
 				a.PREFETCHT1(at.at(next, i))
 			}
 		} else {
 			a.ADDQ(operand.U8(half*store.size), p)
 		}
-		storeRows(a, v, mask, group, fmt.Sprintf("%d%d", part, group), p, at, store)
+		label := fmt.Sprintf("%d%d", part, group)
+		a.CMPL(operand.Mem{Base: mask, Disp: group*vectorBytes(a) + 4*(half-1)}, operand.U8(0))
+		a.JE(operand.LabelRef("some" + label))
+		row := func(i int) operand.Mem { return at.at(p, i) }
+		if store.whole == nil {
+			a.StoreTransposed(pixels(src), row)
+		} else {
+			for i, x := range a.Transpose(pixels(src)) {
+				store.whole(x, row(i))
+			}
+		}
+		a.JMP(operand.LabelRef("stored" + label))
+		a.Label("some" + label)
+		lanes := a.Vec()
+		a.Move(operand.Mem{Base: mask, Disp: group * vectorBytes(a)}, lanes)
+		count := a.CountLanes(lanes)
+		if store.whole == nil && group == 1 {
+			lastSquare(a, count, p, src, next)
+			a.StoreTransposed(pixels(next), row)
+		} else {
+			store.some(a, a.Transpose(pixels(src)), count, label, p, at)
+		}
+		a.Label("stored" + label)
 	})
 	a.ADDQ(stride, src)
 	a.ADDQ(width, dst)
@@ -154,37 +240,27 @@ func toPlanesByEight(a *isa.Asm, load func(m operand.Mem, part int, v reg.VecVir
 	a.Ret()
 }
 
-// storeRows stores whole registers, or as many pixels as the mask of the group says in
-// pieces of 4, 2 and 1: some processors take 12 cycles for a masked store.
-func storeRows(a *isa.Asm, v []reg.VecVirtual, mask reg.GPVirtual, group int, label string, p reg.GPVirtual, at strides, store rowStore) {
-	a.CMPL(operand.Mem{Base: mask, Disp: group*vectorBytes(a) + 4*(half-1)}, operand.U8(0))
-	a.JE(operand.LabelRef("pieces" + label))
+// some stores the first count pixels of rows, in pieces of 4, 2 and 1 unless there is another way: some processors take 12
+// cycles for a masked store.
+func (s rowStore) some(a *isa.Asm, v []reg.VecVirtual, count reg.GPVirtual, label string, p reg.GPVirtual, at strides) {
 	for i, x := range v {
-		store.whole(x, at.at(p, i))
-	}
-	a.JMP(operand.LabelRef("stored" + label))
-	a.Label("pieces" + label)
-	lanes := a.Vec()
-	a.Move(operand.Mem{Base: mask, Disp: group * vectorBytes(a)}, lanes)
-	count := a.CountLanes(lanes)
-	for i, x := range v {
-		if store.first != nil {
-			store.first(x, count, at.at(p, i))
+		if s.first != nil {
+			s.first(x, count, at.at(p, i))
 		}
 	}
-	for n := half / 2; n > 0 && store.piece != nil; n /= 2 {
+	for n := half / 2; n > 0 && s.piece != nil; n /= 2 {
+		without := fmt.Sprintf("without%d%s", n, label)
 		a.TESTQ(operand.U32(n), count)
-		a.JZ(operand.LabelRef(fmt.Sprintf("without%d%s", n, label)))
+		a.JZ(operand.LabelRef(without))
 		for i, x := range v {
-			store.piece(x, n, at.at(p, i))
+			s.piece(x, n, at.at(p, i))
 			if n > 1 {
 				a.NextPiece(x, n)
 			}
 		}
-		a.ADDQ(operand.U8(n*store.size), p)
-		a.Label(fmt.Sprintf("without%d%s", n, label))
+		a.ADDQ(operand.U8(n*s.size), p)
+		a.Label(without)
 	}
-	a.Label("stored" + label)
 }
 
 // addPiece adds memory to the first n lanes of v, and writes them.

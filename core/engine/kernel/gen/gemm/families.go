@@ -6,7 +6,10 @@ import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 var Families = isa.In("gemm",
 	isa.Family{Name: "tile", Emit: gemm, ISAs: isa.Each},
 	isa.Family{Name: "pack", Emit: pack, ISAs: isa.Each, Choose: true},
-	isa.Family{Name: "product", Emit: product, ISAs: isa.Each},
+	isa.Family{Name: "product_along", Emit: heights(along), ISAs: isa.Each},
+	isa.Family{Name: "product_across", Emit: heights(across), ISAs: isa.Each},
+	isa.Family{Name: "product_apart", Emit: heights(apart), ISAs: isa.Each},
+	isa.Family{Name: "product_narrow", Emit: narrow, ISAs: isa.Each},
 	isa.Family{Name: "bf16_tile", Emit: bf16Gemm, ISAs: isa.BF16},
 	isa.Family{Name: "bf16_finish", Emit: bf16Finish, ISAs: isa.BF16, Choose: true},
 	isa.Family{Name: "bfdot_tile", Emit: bfdotGemm, ISAs: isa.BFDOT},
@@ -21,6 +24,6 @@ var Layouts = []isa.Layout{
 	{Folder: "gemm", Name: "strip", Fields: []isa.Field{
 		{Name: "k", Offset: stripK}, {Name: "tiles", Offset: stripTiles}, {Name: "a", Offset: stripA}, {Name: "aStep", Offset: stripAStep}, {Name: "aNext", Offset: stripANext}, {Name: "b", Offset: stripB}, {Name: "bStep", Offset: stripBStep},
 		{Name: "c", Offset: stripC}, {Name: "ldc", Offset: stripLdc}, {Name: "n0", Offset: stripN0}, {Name: "n1", Offset: stripN1}, {Name: "gate", Offset: stripGate}, {Name: "bias", Offset: stripBias},
-		{Name: "biasNext", Offset: stripBiasNext}, {Name: "add", Offset: stripAdd}, {Name: "floor", Offset: stripFloor}, {Name: "tail", Offset: stripTail}, {Name: "aheadA", Offset: stripAheadA}, {Name: "aheadB", Offset: stripAheadB}, {Name: "aheadC", Offset: stripAheadC},
+		{Name: "biasNext", Offset: stripBiasNext}, {Name: "add", Offset: stripAdd}, {Name: "floor", Offset: stripFloor}, {Name: "tail", Offset: stripTail}, {Name: "aheadA", Offset: stripAheadA}, {Name: "aheadB", Offset: stripAheadB}, {Name: "aheadC", Offset: stripAheadC}, {Name: "far", Offset: stripFar},
 	}},
 }

@@ -227,7 +227,7 @@ func tileStore(a *isa.Asm, t reg.GPVirtual, mr int, acc []reg.VecVirtual) {
 			for i := range mr {
 				for j, c := range []reg.GPVirtual{c0, c1} {
 					if write {
-						a.AddLanes(operand.Mem{Base: c}, masks[j], acc[2*i+j])
+						addLanes(a, way == isa.AllLanes, operand.Mem{Base: c}, masks[j], acc[2*i+j])
 					}
 					store(acc[2*i+j], j, operand.Mem{Base: c})
 				}

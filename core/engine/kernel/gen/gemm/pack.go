@@ -4,6 +4,7 @@ import (
 	"math/bits"
 
 	"github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 )
@@ -56,56 +57,83 @@ func fetchRows(a *isa.Asm) {
 // panelRows is how far ahead of the rows that it transposes packing prefetches.
 const panelRows = 16
 
+// packAcross transposes whole squares, of which the last begins so that it ends with the row: some processors take ten cycles
+// for a masked load. Only rows shorter than a vector need masks.
 func packAcross(a *isa.Asm) {
 	a.Kernel("packAcross", "func(rows int, src *float32, stride, k int, tail uintptr, dst *float32, step int)",
-		"transposes up to a vector of rows of k elements, in square blocks; tail is what counts of the last, which may write a vector less one rows too many. stride and step are bytes.")
+		"transposes up to a vector of rows of k elements, in square blocks; tail is what counts of fewer elements than a vector has, of which one less than a vector too many may be written. stride and step are bytes.")
 	rows, src, stride, k, dst, step := a.Gp("rows"), a.Gp("src"), a.Gp("stride"), a.Gp("k"), a.Gp("dst"), a.Gp("step")
-	tail, p, left, by, none, ahead := a.Gp("tail"), a.GP64(), a.GP64(), a.GP64(), a.GP64(), a.GP64()
+	p, left, by, none, ahead := a.GP64(), a.GP64(), a.GP64(), a.GP64(), a.GP64()
 	a.XORQ(none, none)
 	a.MOVQ(stride, ahead) // the same rows of the next panel: short rows leave the hardware no stream to follow
 	a.SHLQ(operand.U8(bits.Len(panelRows-1)), ahead)
-	load, last := a.MaskedLoad(tail)
-	a.Label("block")
-	a.CMPQ(k, operand.U8(a.Lanes))
-	a.JG(operand.LabelRef("load"))
-	last()
-	a.Label("load")
-	a.MOVQ(src, p)
-	a.MOVQ(rows, left)
-	a.MOVQ(stride, by)
-	v := a.Vecs(a.Lanes)
-	for i := range v {
-		load(operand.Mem{Base: p}, v[i])
-		a.PREFETCHT2(isa.Offset(p, ahead, 0))
-		if i < a.Lanes-1 {
+	row := func(i int) operand.Mem {
+		if i == 0 {
+			a.MOVQ(src, p)
+			a.MOVQ(rows, left)
+			a.MOVQ(stride, by)
+		} else {
 			a.DECQ(left)
 			a.CMOVQEQ(none, by) // the last row stands for those that are not there
 			a.ADDQ(by, p)
 		}
+		a.PREFETCHT2(isa.Offset(p, ahead, 0))
+		return operand.Mem{Base: p}
 	}
-	for _, x := range a.Transpose(v) {
-		a.Move(x, operand.Mem{Base: dst})
-		a.ADDQ(step, dst)
+	write := func(columns []reg.VecVirtual) {
+		for _, x := range columns {
+			a.Move(x, operand.Mem{Base: dst})
+			a.ADDQ(step, dst)
+		}
 	}
+	a.CMPQ(k, operand.U8(a.Lanes))
+	a.JL(operand.LabelRef("few"))
+	a.Label("square")
+	write(a.LoadTransposed(row))
 	a.ADDQ(operand.U8(4*a.Lanes), src)
 	a.SUBQ(operand.U8(a.Lanes), k)
-	a.JG(operand.LabelRef("block"))
+	a.JZ(operand.LabelRef("done"))
+	a.CMPQ(k, operand.U8(a.Lanes))
+	a.JGE(operand.LabelRef("square"))
+	a.SUBQ(operand.U8(a.Lanes), k) // back by what the last square has in common with the one before
+	a.LEAQ(operand.Mem{Base: src, Index: k, Scale: 4}, src)
+	a.IMULQ(step, k)
+	a.ADDQ(k, dst)
+	a.MOVQ(operand.U32(uint32(a.Lanes)), k)
+	a.JMP(operand.LabelRef("square"))
+
+	a.Label("few")
+	tail, v := a.MaskOf("tail"), a.Vecs(a.Lanes)
+	for i := range v {
+		a.LoadLanes(row(i), tail, v[i])
+	}
+	write(a.Transpose(v))
+	a.Label("done")
 	a.Ret()
 }
 
+// packAlong has a loop for whole vectors, which some processors load ten times as fast without a mask.
 func packAlong(a *isa.Asm) {
 	a.Kernel("packAlong", "func(k int, src *float32, stride int, mask uintptr, dst *float32, step int)",
 		"copies the lanes of mask from k rows. stride and step are bytes.")
 	n, from, by, to, step, x := a.Gp("k"), a.Gp("src"), a.Gp("stride"), a.Gp("dst"), a.Gp("step"), a.Vec()
-	load, masked := a.MaskedLoad(a.Gp("mask"))
-	masked()
-	a.Label("row")
-	load(operand.Mem{Base: from}, x)
-	a.Move(x, operand.Mem{Base: to})
-	a.ADDQ(by, from)
-	a.ADDQ(step, to)
-	a.CountDown(n, "row")
-	a.Ret()
+	each := func(label string, load func(m operand.Mem)) {
+		a.Label(label)
+		load(operand.Mem{Base: from})
+		a.Move(x, operand.Mem{Base: to})
+		a.ADDQ(by, from)
+		a.ADDQ(step, to)
+		a.CountDown(n, label)
+		a.Ret()
+	}
+	if a.Lanes < 16 {
+		a.CMPL(operand.Mem{Base: a.Gp("mask"), Disp: 4 * (a.Lanes - 1)}, operand.U8(0))
+		a.JE(operand.LabelRef("some"))
+		each("whole", func(m operand.Mem) { a.Move(m, x) })
+	}
+	a.Label("some")
+	mask := a.MaskOf("mask")
+	each("row", func(m operand.Mem) { a.LoadLanes(m, mask, x) })
 }
 
 // packPair reads whole lines of the cache, and prefetches the panel beside it: its rows may lie a multiple of a page

@@ -25,21 +25,20 @@ const (
 	stripFloor                         = 120
 	stripTail                          = 128
 	stripAheadA, stripAheadB           = 136, 144
-	stripAheadC                        = 152
+	stripAheadC, stripFar              = 152, 160
 )
 
-// product emits the kernels of matrix products: strips of C, one tile below the
-// other, of every height and of one or two vectors. Three forms differ in how they
-// read A and write C; a fourth is for few columns.
-func product(a *isa.Asm) {
-	for mr := 1; mr <= a.TileRows; mr++ {
-		for vectors := 1; vectors <= 2; vectors++ {
-			along(a, mr, vectors)
-			across(a, mr, vectors)
-			apart(a, mr, vectors)
+// heights emits kernels of matrix products: strips of C, one tile below the other, of every
+// height and of one or two vectors. Three forms differ in how they read A and write C; a fourth is
+// for few columns.
+func heights(form func(a *isa.Asm, mr, vectors int)) func(*isa.Asm) {
+	return func(a *isa.Asm) {
+		for mr := 1; mr <= a.TileRows; mr++ {
+			for vectors := 1; vectors <= 2; vectors++ {
+				form(a, mr, vectors)
+			}
 		}
 	}
-	narrow(a)
 }
 
 // along reads the values of A for one k side by side, and those of the next k
@@ -57,7 +56,7 @@ func along(a *isa.Asm, mr, vectors int) {
 	for _, v := range acc {
 		a.Zero(v)
 	}
-	k, pa, pb := a.Field(t, stripK), a.GP64(), a.Field(t, stripB)
+	k, pa, pb := a.Field(t, stripFar), a.GP64(), a.Field(t, stripB)
 	a.MOVQ(aStart, pa)
 	v, w := a.Vecs(vectors), a.Vecs(2)
 	loop := func(label string, prefetch func()) {
@@ -73,17 +72,18 @@ func along(a *isa.Asm, mr, vectors int) {
 		a.CountDown(k, label)
 	}
 	aheadA, aheadB := a.Field(t, stripAheadA), a.Field(t, stripAheadB)
-	a.TESTQ(aheadB, aheadB)
-	a.JZ(operand.LabelRef("loop"))
+	a.TESTQ(k, k)
+	a.JZ(operand.LabelRef("near"))
 	loop("far", func() {
 		a.PREFETCHT0(isa.Offset(pa, aheadA, 0))
 		for d := 0; d < 4*a.Lanes*vectors; d += 64 {
 			a.PREFETCHT0(isa.Offset(pb, aheadB, d))
 		}
 	})
-	a.JMP(operand.LabelRef("finish"))
+	a.Label("near")
+	a.MOVQ(operand.Mem{Base: t, Disp: stripK}, k)
+	a.SUBQ(operand.Mem{Base: t, Disp: stripFar}, k)
 	loop("loop", func() {})
-	a.Label("finish")
 	finishRows(a, t, c, ldc, gate, mr, vectors, acc)
 	a.ADDQ(operand.Mem{Base: t, Disp: stripANext}, aStart)
 	a.CountDown(tiles, "tile")
@@ -196,36 +196,47 @@ func addProducts(a *isa.Asm, v []reg.VecVirtual, w reg.VecVirtual, acc []reg.Vec
 // above zero, writes them, and leaves c and gate at the next tile.
 func finishRows(a *isa.Asm, t, c, ldc, gate reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
 	masks := []reg.Register{a.LaneMask(t, stripN0), a.LaneMask(t, stripN1)}[:vectors]
-	rows := func(p reg.GPVirtual, f func(m operand.Mem, mask reg.Register, v reg.VecVirtual)) {
+	rows := func(p reg.GPVirtual, f func(m operand.Mem, j int, v reg.VecVirtual)) {
 		for i := range mr {
-			for j, mask := range masks {
-				f(operand.Mem{Base: p, Disp: 4 * a.Lanes * j}, mask, acc[vectors*i+j])
+			for j := range masks {
+				f(operand.Mem{Base: p, Disp: 4 * a.Lanes * j}, j, acc[vectors*i+j])
 			}
 			a.ADDQ(ldc, p)
 		}
 	}
 	flag, p := a.Field(t, stripAdd), a.GP64()
-	a.TESTQ(flag, flag)
-	a.JZ(operand.LabelRef("gate"))
-	a.MOVQ(c, p)
-	rows(p, a.AddLanes)
-	a.Label("gate")
-	if gate != nil {
-		a.TESTQ(gate, gate)
-		a.JZ(operand.LabelRef("store"))
-		zero := a.Vec()
-		a.Zero(zero)
-		rows(gate, func(m operand.Mem, mask reg.Register, v reg.VecVirtual) { a.GateLanes(m, mask, zero, v) })
-		a.Label("store")
-	}
-	a.StoreWays(masks, false, "stored", func(_ string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
-		for i := range mr {
-			for j := range masks {
-				store(acc[vectors*i+j], j, operand.Mem{Base: c, Disp: 4 * a.Lanes * j})
-			}
-			a.ADDQ(ldc, c)
+	a.StoreWays(masks, false, "stored", func(way string, store func(v reg.VecVirtual, i int, m operand.Mem)) {
+		all := way == isa.AllLanes
+		a.TESTQ(flag, flag)
+		a.JZ(operand.LabelRef("gate" + way))
+		a.MOVQ(c, p)
+		rows(p, func(m operand.Mem, j int, v reg.VecVirtual) { addLanes(a, all, m, masks[j], v) })
+		a.Label("gate" + way)
+		if gate != nil {
+			a.TESTQ(gate, gate)
+			a.JZ(operand.LabelRef("store" + way))
+			zero := a.Vec()
+			a.Zero(zero)
+			rows(gate, func(m operand.Mem, j int, v reg.VecVirtual) {
+				if all {
+					a.GateAll(m, zero, v)
+				} else {
+					a.GateLanes(m, masks[j], zero, v)
+				}
+			})
+			a.Label("store" + way)
 		}
+		rows(c, func(m operand.Mem, j int, v reg.VecVirtual) { store(v, j, m) })
 	})
+}
+
+// addLanes adds memory to all lanes, or to those of a mask, which some processors take ten cycles to load.
+func addLanes(a *isa.Asm, all bool, m operand.Mem, mask reg.Register, v reg.VecVirtual) {
+	if all {
+		a.Add(m, v, v)
+	} else {
+		a.AddLanes(m, mask, v)
+	}
 }
 
 // The rows that share a base register, reached by index, and how many bytes across looks ahead.
@@ -325,31 +336,47 @@ func rowAt(base []reg.GPVirtual, lda reg.GPVirtual, i, disp int) operand.Mem {
 }
 
 // storeTransposed writes the tile's columns, n0 of them, as rows of mr elements of C:
-// plus what C holds if asked to, and at least the floor.
+// plus what C holds if asked to, and at least the floor. With sixteen lanes a second vector of columns goes
+// through the code of the first; eight columns do not make up for that.
 func storeTransposed(a *isa.Asm, t, c reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual) {
-	p, ldc, left := a.GP64(), a.Field(t, stripLdc), a.Field(t, stripN0)
+	p, left := a.GP64(), a.Field(t, stripN0)
 	a.MOVQ(c, p)
-	for h := range vectors {
-		v := make([]reg.VecVirtual, a.Lanes)
-		for i := range v {
-			if i < mr {
-				v[i] = acc[vectors*i+h]
-			} else { // a row that is not there
-				v[i] = a.Vec()
-				a.Copy(v[0], v[i])
-			}
+	finish := addAndFloor(a, t)
+	if vectors == 1 || a.Lanes < 16 {
+		for h := range vectors {
+			storeColumns(a, t, p, left, mr, vectors, acc[h:], finish)
 		}
-		columns := a.Transpose(v)
-		store, add := a.LaneMask(t, stripN1), a.Field(t, stripAdd)
-		for _, x := range columns {
-			addAndFloor(a, t, operand.Mem{Base: p}, add, x)
-			a.StoreSome(x, mr, store, operand.Mem{Base: p})
-			a.ADDQ(ldc, p)
-			a.DECQ(left)
-			a.JZ(operand.LabelRef("stored"))
+	} else {
+		a.Label("columns")
+		storeColumns(a, t, p, left, mr, vectors, acc, finish)
+		for i := range mr {
+			a.Copy(acc[2*i+1], acc[2*i])
 		}
+		a.JMP(operand.LabelRef("columns"))
 	}
 	a.Label("stored")
+}
+
+// storeColumns writes one vector of columns, and goes to the label stored when none are left.
+func storeColumns(a *isa.Asm, t, p, left reg.GPVirtual, mr, vectors int, acc []reg.VecVirtual, finish func(m operand.Mem, x reg.VecVirtual)) {
+	v := make([]reg.VecVirtual, a.Lanes)
+	for i := range v {
+		if i < mr {
+			v[i] = acc[vectors*i]
+		} else { // a row that is not there
+			v[i] = a.Vec()
+			a.Copy(v[0], v[i])
+		}
+	}
+	columns := a.Transpose(v)
+	ldc, store := a.Field(t, stripLdc), a.LaneMask(t, stripN1)
+	for _, x := range columns {
+		finish(operand.Mem{Base: p}, x)
+		a.StoreSome(x, mr, store, operand.Mem{Base: p})
+		a.ADDQ(ldc, p)
+		a.DECQ(left)
+		a.JZ(operand.LabelRef("stored"))
+	}
 }
 
 // ProductChoice writes the Go functions that choose among the kernels: a call
@@ -395,19 +422,30 @@ func byLanes(b *bytes.Buffer, name, args string, isas []isa.ISA) {
 	}
 }
 
-// addAndFloor adds the lanes of memory that add names, and raises the sum to the
+// addAndFloor adds the lanes of memory that add names to a vector, and raises the sum to the
 // floor; NaN stays.
-func addAndFloor(a *isa.Asm, t reg.GPVirtual, m operand.Mem, add reg.GPVirtual, x reg.VecVirtual) {
-	old := a.Vec()
+func addAndFloor(a *isa.Asm, t reg.GPVirtual) func(m operand.Mem, x reg.VecVirtual) {
+	add := a.Field(t, stripAdd)
 	if a.Lanes == 16 {
-		k := a.K()
+		k, floor := a.K(), a.Vec()
 		a.KMOVW(add.As32(), k)
-		a.VADDPS(m, x, k, x)
-	} else {
+		a.VBROADCASTSS(operand.Mem{Base: t, Disp: stripFloor}, floor)
+		return func(m operand.Mem, x reg.VecVirtual) {
+			a.VADDPS(m, x, k, x)
+			a.VMAXPS(x, floor, x)
+		}
+	}
+	columns := 0
+	return func(m operand.Mem, x reg.VecVirtual) {
+		old, sum := a.Vec(), fmt.Sprint("sum", columns)
+		columns++
+		a.CMPL(operand.Mem{Base: add}, operand.U8(0)) // without the first lane there is none
+		a.JE(operand.LabelRef(sum))
 		a.VMOVUPS(operand.Mem{Base: add}, old) // the mask, then what it lets through
 		a.VMASKMOVPS(m, old, old)
 		a.VADDPS(old, x, x)
+		a.Label(sum)
+		a.VBROADCASTSS(operand.Mem{Base: t, Disp: stripFloor}, old)
+		a.VMAXPS(x, old, x)
 	}
-	a.VBROADCASTSS(operand.Mem{Base: t, Disp: stripFloor}, old)
-	a.VMAXPS(x, old, x)
 }

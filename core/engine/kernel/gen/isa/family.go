@@ -48,5 +48,6 @@ type Numbered struct {
 	Folder, Base, Doc string
 	Struct            string // that it takes, or "" for one of the base's name
 	Most              int
+	NarrowMost        int  // of the kernels for AVX2, or 0 for as many
 	Wide              bool // exist for AVX-512 alone
 }

@@ -136,9 +136,6 @@ func (a *Asm) Splat32(t reg.GPVirtual, offset int) reg.VecVirtual {
 	return v
 }
 
-// NotForNEON are kernels that take more registers than there are pairs of NEON's.
-var NotForNEON = []string{"tapSums3x2"}
-
 // NEON is arm64's vectors. Kernels see AVX2, whose registers are pairs of NEON's, and
 // package arm64 compiles what they emit: every family that has kernels for AVX2 has them
 // for NEON.

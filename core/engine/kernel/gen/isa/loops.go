@@ -462,13 +462,33 @@ func (r *Rows) Sums(v []reg.VecVirtual) reg.VecVirtual {
 	for i := range x {
 		x[i] = a.FoldTo128(v[i], a.VADDPS)
 	}
+	return r.sumFours(x, a.XMM)
+}
+
+// LaneSums is Sums in another order, with fewer instructions; v is lost.
+func (r *Rows) LaneSums(v []reg.VecVirtual) reg.VecVirtual {
+	return r.a.FoldTo128(r.sumFours(v, r.a.Vec), r.a.VADDPS)
+}
+
+// FirstSums are the sums of the first four lanes.
+func (r *Rows) FirstSums(v []reg.VecVirtual) reg.VecVirtual {
+	x := make([]reg.VecVirtual, len(v))
+	for i := range x {
+		x[i] = v[i].AsX().(reg.VecVirtual)
+	}
+	return r.sumFours(x, r.a.XMM)
+}
+
+// sumFours adds up each four lanes of four registers, in four lanes of the first.
+func (r *Rows) sumFours(x []reg.VecVirtual, temp func() reg.VecVirtual) reg.VecVirtual {
+	a := r.a
 	for i := 0; i < 4; i += 2 {
-		upper := a.XMM()
+		upper := temp()
 		a.VUNPCKHPS(x[i+1], x[i], upper)
 		a.VUNPCKLPS(x[i+1], x[i], x[i])
 		a.VADDPS(upper, x[i], x[i])
 	}
-	odd := a.XMM()
+	odd := temp()
 	a.VUNPCKHPD(x[2], x[0], odd)
 	a.VUNPCKLPD(x[2], x[0], x[0])
 	a.VADDPS(odd, x[0], x[0])
@@ -494,6 +514,16 @@ func (r *Rows) Spread(x reg.VecVirtual) []reg.VecVirtual {
 		r.a.VPERMILPS(operand.U8(0x55*i), x, one)
 		r.a.Spread(one, v)
 	}
+	return to
+}
+
+// Each copies a float32 for each row from memory to all lanes of a register, and moves p on.
+func (r *Rows) Each(p reg.GPVirtual) []reg.VecVirtual {
+	to := r.a.Vecs(len(r.Row))
+	for i, v := range to {
+		r.a.Spread(operand.Mem{Base: p, Disp: 4 * i}, v)
+	}
+	r.a.Advance(operand.U8(4*len(r.Row)), p)
 	return to
 }
 

@@ -3,6 +3,7 @@ package isa
 import (
 	"fmt"
 
+	"github.com/mmcloughlin/avo/ir"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -40,6 +41,14 @@ var (
 	// times five taps.
 	AVX512BF16 = ISA{"BF16", 16, 14, 4, 5, pointShape{}}
 )
+
+// Registers is how many vectors it has.
+func (v ISA) Registers() int {
+	if v.Lanes == 16 {
+		return 32
+	}
+	return 16
+}
 
 // float32, one operation for each lane; max and min give x where either is NaN.
 
@@ -552,8 +561,11 @@ func (a *Asm) NextPiece(v reg.VecVirtual, n int) {
 	}
 }
 
+// AllLanes is StoreWays' way for masks of all lanes.
+const AllLanes = "All"
+
 // StoreWays emits body with a way to store the lanes of mask i, and ends at the label. AVX2's
-// masked stores take many cycles, so it gets body twice, the first time for masks of all lanes,
+// masked stores take many cycles, so it gets body twice, the first time for masks of all lanes (AllLanes),
 // and stores others in pieces if they are often used.
 func (a *Asm) StoreWays(masks []reg.Register, often bool, end string, body func(way string, store func(v reg.VecVirtual, i int, m operand.Mem))) {
 	if a.ISA == AVX2 {
@@ -565,7 +577,7 @@ func (a *Asm) StoreWays(masks []reg.Register, often bool, end string, body func(
 		}
 		a.CMPL(all, operand.U8(0xff))
 		a.JNE(operand.LabelRef("some"))
-		body("All", func(v reg.VecVirtual, _ int, m operand.Mem) { a.Move(v, m) })
+		body(AllLanes, func(v reg.VecVirtual, _ int, m operand.Mem) { a.Move(v, m) })
 		a.JMP(operand.LabelRef(end))
 		a.Label("some")
 	}
@@ -662,6 +674,7 @@ func (a *Asm) JoinPairs(x, y reg.VecVirtual) {
 	a.VPERM2F128(operand.U8(0x31), upper, lower, y)
 }
 
+// AddLanes adds the lanes of a mask in memory to v.
 func (a *Asm) AddLanes(m operand.Mem, mask reg.Register, v reg.VecVirtual) {
 	if a.Lanes == 16 {
 		a.VADDPS(m, v, mask, v)
@@ -683,6 +696,17 @@ func (a *Asm) GateLanes(m operand.Mem, mask reg.Register, zero, v reg.VecVirtual
 		return
 	}
 	a.VMASKMOVPS(m, mask, y)
+	a.gateEight(y, zero, v)
+}
+
+// GateAll is GateLanes for all eight lanes.
+func (a *Asm) GateAll(m operand.Mem, zero, v reg.VecVirtual) {
+	y := a.Vec()
+	a.Move(m, y)
+	a.gateEight(y, zero, v)
+}
+
+func (a *Asm) gateEight(y, zero, v reg.VecVirtual) {
 	a.VCMPPS(operand.U8(NotLessOrEqual), zero, y, y)
 	a.VANDPS(y, v, v)
 }
@@ -693,6 +717,57 @@ func (a *Asm) Transpose(v []reg.VecVirtual) []reg.VecVirtual {
 		return a.Transpose16(v)
 	}
 	return a.transpose8(v)
+}
+
+// LoadTransposed transposes a square of memory. at is called for each of its rows in turn, and returns where that begins. With eight
+// lanes memory is read four lanes at a time, each into the half where it ends up: moving halves between
+// registers would take a third more shuffles.
+func (a *Asm) LoadTransposed(at func(row int) operand.Mem) []reg.VecVirtual {
+	v := a.Vecs(a.Lanes)
+	if a.Lanes == 16 {
+		for i := range v {
+			a.Move(at(i), v[i])
+		}
+		return a.Transpose16(v)
+	}
+	for i := range v {
+		m, left, right := at(i), v[i%4], v[4+i%4]
+		if i < 4 {
+			a.loadLower(m, left)
+			a.loadLower(m.Offset(16), right)
+		} else {
+			a.VINSERTF128(operand.U8(1), m, left, left)
+			a.VINSERTF128(operand.U8(1), m.Offset(16), right, right)
+		}
+	}
+	a.transposeFours(v)
+	return v
+}
+
+// loadLower loads four lanes and clears the others, which avo would take for what they were before.
+func (a *Asm) loadLower(m operand.Mem, v reg.VecVirtual) {
+	a.Instruction(&ir.Instruction{Opcode: "VMOVUPS", Operands: []operand.Op{m, v.AsX()}, Inputs: []operand.Op{m}, Outputs: []operand.Op{v}})
+}
+
+// StoreTransposed is the way back: at is called for each row of the square that is written.
+func (a *Asm) StoreTransposed(v []reg.VecVirtual, at func(row int) operand.Mem) {
+	if a.Lanes == 16 {
+		for i, x := range a.Transpose16(v) {
+			a.Move(x, at(i))
+		}
+		return
+	}
+	a.transposeFours(v)
+	for i := range v {
+		m, left, right := at(i), v[i%4], v[4+i%4]
+		if i < 4 {
+			a.VMOVUPS(left.AsX(), m)
+			a.VMOVUPS(right.AsX(), m.Offset(16))
+		} else {
+			a.VEXTRACTF128(operand.U8(1), left, m)
+			a.VEXTRACTF128(operand.U8(1), right, m.Offset(16))
+		}
+	}
 }
 
 // interleave replaces vectors i and j by the results of lo and hi, which each take elements of both.
@@ -817,20 +892,6 @@ func (a *Asm) Clip(sums []reg.VecVirtual, dst reg.GPVirtual) {
 	a.VMOVUPS(sums[0], operand.Mem{Base: dst})
 }
 
-// MaskedLoad returns a load of whole vectors, which after use of narrow loads
-// the lanes of a laneCount alone.
-func (a *Asm) MaskedLoad(lanes reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), narrow func()) {
-	if a.Lanes == 16 {
-		mask, all := a.K(), a.GP64()
-		a.MOVQ(operand.U32(0xffff), all)
-		a.KMOVW(all.As32(), mask)
-		return func(m operand.Mem, v reg.VecVirtual) { a.VMOVUPS_Z(m, mask, v) }, func() { a.KMOVW(lanes.As32(), mask) }
-	}
-	mask := a.Vec()
-	a.VPCMPEQD(mask, mask, mask)
-	return func(m operand.Mem, v reg.VecVirtual) { a.VMASKMOVPS(m, mask, v) }, func() { a.VMOVUPS(operand.Mem{Base: lanes}, mask) }
-}
-
 // lanesOf returns a load and a store of the lanes of a mask, whose form is that of kernel.Mask.
 // Other lanes are loaded as 0.
 func (a *Asm) lanesOf(m reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
@@ -848,9 +909,13 @@ func (a *Asm) lanesOf(m reg.GPVirtual) (load func(operand.Mem, reg.VecVirtual), 
 func (a *Asm) storeFirst(v reg.VecVirtual, m operand.Mem) { a.VMOVSS(v.AsX(), m) }
 
 // LaneMask loads the mask of the first lanes: a mask register, or sign bits from
-// the table that pair points into.
-func (a *Asm) LaneMask(t reg.GPVirtual, offset int) reg.Register {
-	n := a.Field(t, offset)
+// the table that the field at offset of t points into.
+func (a *Asm) LaneMask(t reg.GPVirtual, offset int) reg.Register { return a.maskOf(a.Field(t, offset)) }
+
+// MaskOf is LaneMask of a parameter.
+func (a *Asm) MaskOf(name string) reg.Register { return a.maskOf(a.Gp(name)) }
+
+func (a *Asm) maskOf(n reg.GPVirtual) reg.Register {
 	if a.Lanes == 16 {
 		k := a.K()
 		a.KMOVW(n.As32(), k)
@@ -861,7 +926,7 @@ func (a *Asm) LaneMask(t reg.GPVirtual, offset int) reg.Register {
 	return v
 }
 
-// StepMask loads a step's mask.
+// StepMask loads a step's mask. AVX2 reads vectors whole.
 func (a *Asm) StepMask(steps reg.GPVirtual) Step {
 	if a.ISA == AVX512BF16 {
 		return a.pairMask(steps)
@@ -876,6 +941,13 @@ func (a *Asm) StepMask(steps reg.GPVirtual) Step {
 		}
 	}
 	load := a.LoadThrough(steps, 8)
+	if a.ISA == AVX2 { // some processors take ten cycles for a masked load
+		mask := a.Field(steps, 8)
+		load = func(m operand.Mem, v reg.VecVirtual) {
+			a.Move(operand.Mem{Base: mask}, v)
+			a.And(m, v, v)
+		}
+	}
 	return Step{LoadGrad: load, Load: load, Add: func(g, x, acc reg.VecVirtual) { a.Fma(g, x, acc) }}
 }
 
@@ -903,6 +975,9 @@ func (a *Asm) Total(v reg.VecVirtual) reg.VecVirtual { return a.reduce(v, a.VADD
 
 // Greatest is the largest lane of v, in every lane of the lowest 128 bits.
 func (a *Asm) Greatest(v reg.VecVirtual) reg.VecVirtual { return a.reduce(v, a.VMAXPS) }
+
+// LeastInt is the smallest lane of v, of 32-bit integers, in every lane of the lowest 128 bits.
+func (a *Asm) LeastInt(v reg.VecVirtual) reg.VecVirtual { return a.reduce(v, a.VPMINSD) }
 
 func (a *Asm) reduce(v reg.VecVirtual, add func(...operand.Op)) reg.VecVirtual {
 	x := a.FoldTo128(v, add)

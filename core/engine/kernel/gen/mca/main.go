@@ -49,7 +49,7 @@ var kernels = []struct{ folder, function, what string }{
 	{"conv/planes", "planeTile8NEON", "depthwise, from a frame"},
 	{"conv/planes", "slideRows2NEON", "depthwise 3×3, straight from the image"},
 	{"conv/planes", "slideDots1NEON", "its weight gradient"},
-	{"conv/planes", "slideDots4NEON", "weight gradient of depthwise 7×7, the last column"},
+	{"conv/planes", "planeDots4NEON", "depthwise weight gradient, from a frame"},
 	{"conv/planes", "stridedForward3Pad1NEON", "depthwise 3×3/2"},
 	{"conv/planes", "stridedGrad3Pad1NEON", "its input gradient"},
 	{"conv/planes", "stridedDots3Pad1Rows3NEON", "its weight gradient"},

@@ -10,14 +10,13 @@ import (
 var Families = slices.Concat(
 	isa.In("reduce", isa.Family{Name: "sums", Emit: sums, ISAs: isa.Each, Choose: true}),
 	isa.In("pool",
-		isa.Family{Name: "pool", Emit: pool, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "pool", Emit: isa.All(pool, maxSpan), ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "frames", Emit: frames, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "taps", Emit: taps, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "three", Emit: three, ISAs: isa.Each, Choose: true, Lanes: true},
 		isa.Family{Name: "cuts", Emit: cuts, ISAs: isa.Each, Choose: true, Lanes: true},
 		isa.Family{Name: "separate", Emit: separateWindows, ISAs: isa.Each},
-		isa.Family{Name: "span", Emit: maxSpan, ISAs: isa.Each, Choose: true},
-		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima), ISAs: isa.Each, Choose: true, Lanes: true},
+		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima, mixRows, gatherRows), ISAs: isa.Each, Choose: true, Lanes: true},
 	),
 	isa.In("layernorm",
 		isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true, Lanes: true},
@@ -71,9 +70,21 @@ var Layouts = []isa.Layout{
 		{Name: "after", Offset: ctAfter}, {Name: "next", Offset: ctNext}, {Name: "low", Offset: ctLow},
 	}},
 	{Folder: "pool", Name: "maxSpan", Fields: []isa.Field{
-		{Name: "rows", Offset: msRows}, {Name: "x", Offset: msX}, {Name: "line", Offset: msLine}, {Name: "vectors", Offset: msVectors}, {Name: "rest", Offset: msRest}, {Name: "tail", Offset: msTail},
-		{Name: "best", Offset: msBest}, {Name: "at", Offset: msAt}, {Name: "first", Offset: msFirst}, {Name: "width", Offset: msWidth}, {Name: "lanes", Offset: msLanes}, {Name: "lowest", Offset: msLowest},
+		{Name: "windows", Offset: msWindows}, {Name: "rows", Offset: msRows}, {Name: "x", Offset: msX}, {Name: "line", Offset: msLine}, {Name: "step", Offset: msStep}, {Name: "vectors", Offset: msVectors}, {Name: "rest", Offset: msRest}, {Name: "tail", Offset: msTail},
+		{Name: "at", Offset: msAt}, {Name: "first", Offset: msFirst}, {Name: "width", Offset: msWidth}, {Name: "lanes", Offset: msLanes}, {Name: "lowest", Offset: msLowest}, {Name: "none", Offset: msNone}, {Name: "sums", Offset: msSums},
 	}},
+	{Folder: "pool", Name: "mixTile", Fields: []isa.Field{
+		{Name: "rows", Offset: mtRows}, {Name: "x", Offset: mtX}, {Name: "y", Offset: mtY}, {Name: "out", Offset: mtOut}, {Name: "vectors", Offset: mtVectors}, {Name: "columns", Offset: mtColumns}, {Name: "lines", Offset: mtLines},
+	}},
+	{Folder: "pool", Name: "mixedColumns", Fields: []isa.Field{
+		{Name: "from", Offset: mcFrom}, {Name: "to", Offset: mcTo}, {Name: "low", Offset: mcLow}, {Name: "high", Offset: mcHigh}, {Name: "rest", Offset: mcRest}, {Name: "share", Offset: mcShare},
+	}},
+	{Folder: "pool", Name: "mixedRow", Fields: []isa.Field{{Name: "low", Offset: mlLow}, {Name: "high", Offset: mlHigh}, {Name: "rest", Offset: mlRest}, {Name: "share", Offset: mlShare}}},
+	{Folder: "pool", Name: "gatherTile", Fields: []isa.Field{
+		{Name: "rows", Offset: gtRows}, {Name: "dy", Offset: gtDY}, {Name: "line", Offset: gtLine}, {Name: "wide", Offset: gtWide}, {Name: "wideAt", Offset: gtWideAt}, {Name: "lines", Offset: gtLines}, {Name: "sums", Offset: gtSums}, {Name: "dx", Offset: gtDX},
+		{Name: "out", Offset: gtOut}, {Name: "vectors", Offset: gtVectors}, {Name: "starts", Offset: gtStarts}, {Name: "weights", Offset: gtWeights}, {Name: "step", Offset: gtStep}, {Name: "order", Offset: gtOrder},
+	}},
+	{Folder: "pool", Name: "gatheredRow", Fields: []isa.Field{{Name: "first", Offset: glFirst}, {Name: "count", Offset: glCount}, {Name: "weights", Offset: glWeights}}},
 	{Folder: "pool", Name: "columnPlace", Fields: []isa.Field{{Name: "x", Offset: cpX}, {Name: "y", Offset: cpY}, {Name: "column", Offset: cpColumn}}},
 	{Folder: "pool", Name: "spreadTile", Fields: []isa.Field{
 		{Name: "planes", Offset: stPlanes}, {Name: "rows", Offset: stRows}, {Name: "copies", Offset: stCopies}, {Name: "dy", Offset: stDY}, {Name: "out", Offset: stOut}, {Name: "dx", Offset: stDX}, {Name: "line", Offset: stLine}, {Name: "vectors", Offset: stVectors}, {Name: "places", Offset: stPlaces},

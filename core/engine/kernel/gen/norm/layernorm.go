@@ -1,6 +1,7 @@
 package norm
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/mmcloughlin/avo/operand"
@@ -12,10 +13,16 @@ import (
 
 // layerNorm emits the norms of rows of any length, and their gradients: four rows at a time, and gradients also of the
 // rows that are left, which add to those of gamma and beta what four rows together would have added.
-func layerNorm(a *isa.Asm) { rowsOf{a, "", "*float32", a.EachRows}.emit() }
+func layerNorm(a *isa.Asm) { float32Rows(a).emit() }
+
+func float32Rows(a *isa.Asm) rowsOf { return rowsOf{a, "", "*float32", a.EachRows} }
 
 // bf16LayerNorm emits those of rows of bfloat16. What is per row or column stays float32.
-func bf16LayerNorm(a *isa.Asm) { rowsOf{a, "half", "*uint16", a.EachHalfRows}.emit() }
+func bf16LayerNorm(a *isa.Asm) {
+	rows := rowsOf{a, "half", "*uint16", a.EachHalfRows}
+	rows.moments()
+	rows.emit()
+}
 
 // rowsOf emits the norms of rows of one type, whose names begin with prefix.
 type rowsOf struct {
@@ -25,8 +32,9 @@ type rowsOf struct {
 }
 
 func (a rowsOf) emit() {
-	a.layerNormRows()
-	a.rmsNormRows()
+	a.layerNormApply()
+	a.squares()
+	a.rmsNormApply()
 	for _, rows := range []int{together, 1} {
 		a.layerNormGradRows(rows)
 		a.rmsNormGradRows(rows)
@@ -51,30 +59,44 @@ const (
 	mostAheadOfGrad = 2048
 )
 
-// layerNormRows normalises rows in a second pass, from the cache.
-func (a rowsOf) layerNormRows() {
-	one := pointwise.NewFormula(a.Asm, "layerNormOne").Value(1)
-	a.Kernel(a.name("layerNormRows"), "func(rows int, x "+a.pointer+", vectors, rest int, tail, head uintptr, share, inverse, eps float32, gamma, beta *float32, y "+a.pointer+", mean, invstd *float32, bytes int)",
-		"normalises rows of bytes. "+momentsDoc)
-	mean, invstd := a.Gp("mean"), a.Gp("invstd")
+// layerNormApply is the second pass over rows. The statistics of a few rows are found before these are normalised, so that nothing waits for a
+// row's sums, root and division.
+func (a rowsOf) layerNormApply() {
+	a.apply("layerNormApply", "(x−mean)·invstd·gamma + beta", []string{"mean", "invstd"}, []string{"gamma", "beta"}, func(v reg.VecVirtual, ofRow, ofColumn []reg.VecVirtual) {
+		a.Sub(ofRow[0], v, v)
+		a.Mul(ofRow[1], v, v)
+		a.VFMADD213PS(ofColumn[1], ofColumn[0], v)
+	})
+}
+
+// rmsNormApply is the second pass of an RMS norm.
+func (a rowsOf) rmsNormApply() {
+	a.apply("rmsNormApply", "x·invrms·gamma", []string{"invrms"}, []string{"gamma"}, func(v reg.VecVirtual, ofRow, ofColumn []reg.VecVirtual) {
+		a.Mul(ofRow[0], v, v)
+		a.Mul(ofColumn[0], v, v)
+	})
+}
+
+// apply emits a pass that makes each element y of its x, with factors of its row and of its column.
+func (a rowsOf) apply(name, formula string, ofRows, ofColumns []string, body func(v reg.VecVirtual, ofRow, ofColumn []reg.VecVirtual)) {
+	a.Kernel(a.name(name), "func(rows int, x "+a.pointer+", vectors, rest int, tail uintptr, "+strings.Join(append(slices.Clone(ofRows), ofColumns...), ", ")+" *float32, y "+a.pointer+", bytes int)",
+		"computes y = "+formula+" of rows of bytes. Of each row's "+strings.Join(ofRows, " and ")+" as many are read as make fours.")
+	rowFactors, columnFactors := pointers(a.Asm, ofRows), pointers(a.Asm, ofColumns)
 	a.each(together, "x", func(r *isa.Rows) {
-		results := r.To("x", "y")
-		a.ADDQ(r.Row[0], results)
-		near, scale := momentsOf(a.Asm, r, one, r.Next(mostAhead), results)
-		r.Store(near, mean)
-		r.Store(scale, invstd)
-		center, factor := r.Spread(near), r.Spread(scale)
-		to, gamma, beta := r.To("x", "y"), a.Gp("gamma"), a.Gp("beta")
+		to, factors := r.To("x", "y"), make([][]reg.VecVirtual, together)
+		for _, p := range rowFactors {
+			for i, f := range r.Each(p) {
+				factors[i] = append(factors[i], f)
+			}
+		}
 		r.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			g, b := a.Vec(), a.Vec()
-			r.LoadColumns(gamma, at, g)
-			r.LoadColumns(beta, at, b)
-			v := a.Vecs(together)
+			columns, v := a.Vecs(len(columnFactors)), a.Vecs(together)
+			for i, p := range columnFactors {
+				r.LoadColumns(p, at, columns[i])
+			}
 			for i, x := range r.Row { // all are read before any is written: the last may stand for others
 				load(isa.Offset(x, at, 0), nil, v[i])
-				a.Sub(center[i], v[i], v[i])
-				a.Mul(factor[i], v[i], v[i])
-				a.VFMADD213PS(b, g, v[i])
+				body(v[i], factors[i], columns)
 			}
 			for i, x := range r.Row {
 				store(v[i], isa.Offset(x, to, 0))
@@ -83,93 +105,89 @@ func (a rowsOf) layerNormRows() {
 	})
 }
 
-// rowMoments is what layerNormRows begins with.
-func rowMoments(a *isa.Asm) {
-	one := pointwise.NewFormula(a, "rowMomentsOne").Value(1)
-	a.Kernel("rowMoments", "func(rows int, x *float32, vectors, rest int, tail, head uintptr, share, inverse, eps float32, mean, invstd *float32, bytes int)",
-		"finds the mean and 1/√(variance + eps) of each row of bytes. "+momentsDoc)
-	mean, invstd := a.Gp("mean"), a.Gp("invstd")
-	a.EachRows(together, "x", func(r *isa.Rows) {
-		near, scale := momentsOf(a, r, one, r.Next(mostAhead))
-		r.Store(near, mean)
-		r.Store(scale, invstd)
-	})
-}
+// rowMoments is the first pass over rows.
+func rowMoments(a *isa.Asm) { float32Rows(a).moments() }
 
-const momentsDoc = "head is the lanes of a row's first vector, and share 1 over their number; inverse is 1 over that of a row's elements."
-
-// momentsOf takes one pass over four rows for their means and 1/√(variance + eps). It measures from the mean of a vector
-// of each. What rounds grows with the square of its distance from the row's mean, in standard deviations, and that is less
-// than the number of a row's vectors. What lies ahead is prefetched.
-func momentsOf(a *isa.Asm, r *isa.Rows, one operand.Mem, ahead ...reg.GPVirtual) (mean, scale reg.VecVirtual) {
-	mean = r.Sums(r.First("head"))
-	a.VMULPS(a.SplatLate("share").AsX(), mean, mean)
-	center, diff, square := r.Spread(mean), cleared(a, together), cleared(a, together)
-	r.Along("moments", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
-		for _, p := range ahead {
-			r.Ahead(p, at)
-		}
-		for i, x := range r.Row {
-			v := a.Vec()
-			load(isa.Offset(x, at, 0), center[i], v)
-			a.Sub(center[i], v, v)
-			a.Add(v, diff[i], diff[i])
-			a.Fma(v, v, square[i])
-		}
-	})
-	d, s, inverse := r.Sums(diff), r.Sums(square), a.SplatLate("inverse").AsX()
-	a.VMULPS(inverse, d, d)
-	a.VMULPS(inverse, s, s)
-	a.VADDPS(d, mean, mean)
-	a.VFNMADD231PS(d, d, s)
-	return mean, inverseRoots(a, s, one)
-}
-
-// inverseRoots is 1/√(x + eps) of the first four lanes; x is lost.
-func inverseRoots(a *isa.Asm, x reg.VecVirtual, one operand.Mem) reg.VecVirtual {
-	a.VADDPS(a.SplatLate("eps").AsX(), x, x)
-	a.VSQRTPS(x, x)
-	y := a.XMM()
-	a.VMOVUPS(one, y)
-	a.VDIVPS(x, y, y)
-	return y
-}
-
-// rmsNormRows divides each row by the root of its mean square.
-func (a rowsOf) rmsNormRows() {
-	one := pointwise.NewFormula(a.Asm, "rmsNormOne").Value(1)
-	a.Kernel(a.name("rmsNormRows"), "func(rows int, x "+a.pointer+", vectors, rest int, tail uintptr, inverse, eps float32, gamma *float32, y "+a.pointer+", invrms *float32, bytes int)",
-		"normalises rows of bytes. inverse is 1 over their number of elements.")
-	invrms := a.Gp("invrms")
+// moments takes one pass over four rows. It measures from the mean of the first four elements of each. What rounds grows with the square of its
+// distance from the row's mean, in standard deviations, and that is less than a quarter of the row's elements. Roots are left to inverseRoots:
+// processors begin with the next rows before these are done, but not before as long a chain.
+func (a rowsOf) moments() {
+	a.Kernel(a.name("rowMoments"), "func(rows int, x "+a.pointer+", vectors, rest int, tail, head uintptr, share, inverse float32, mean, variance *float32, bytes int)",
+		"finds the mean and variance of each row of bytes. head is the first four lanes of a row, or as many as there are, and share 1 over their number; inverse is 1 over that of a row's elements.")
+	mean, variance := a.Gp("mean"), a.Gp("variance")
 	a.each(together, "x", func(r *isa.Rows) {
-		squares, next, results := cleared(a.Asm, together), r.Next(mostAhead), r.To("x", "y")
-		a.ADDQ(r.Row[0], results)
+		next, near := r.Next(mostAhead), r.FirstSums(r.First("head"))
+		a.VMULPS(a.SplatLate("share").AsX(), near, near)
+		center, diff, square := r.Spread(near), cleared(a.Asm, together), cleared(a.Asm, together)
+		r.Along("moments", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
+			r.Ahead(next, at)
+			for i, x := range r.Row {
+				v := a.Vec()
+				load(isa.Offset(x, at, 0), center[i], v)
+				a.Sub(center[i], v, v)
+				a.Add(v, diff[i], diff[i])
+				a.Fma(v, v, square[i])
+			}
+		})
+		d, s, inverse := r.LaneSums(diff), r.LaneSums(square), a.SplatLate("inverse").AsX()
+		a.VMULPS(inverse, d, d)
+		a.VMULPS(inverse, s, s)
+		a.VADDPS(d, near, near)
+		a.VFNMADD231PS(d, d, s)
+		r.Store(near, mean)
+		r.Store(s, variance)
+	})
+}
+
+// inverseRoots is what follows the moments.
+func inverseRoots(a *isa.Asm) {
+	one := pointwise.NewFormula(a, "inverseRootsOne").Value(1)
+	a.Kernel("inverseRoots", "func(n int, x *float32, eps float32)", "replaces n elements by 1/√(x + eps).")
+	x, n, eps, ones := a.Gp("x"), a.Gp("n"), a.Splat("eps"), a.Vec()
+	a.Spread(one, ones)
+	roots := func(v, eps, ones reg.Register, move func(from, to operand.Op)) {
+		move(operand.Mem{Base: x}, v)
+		a.VADDPS(eps, v, v)
+		a.VSQRTPS(v, v)
+		a.VDIVPS(v, ones, v)
+		move(v, operand.Mem{Base: x})
+	}
+	a.Label("vectors")
+	a.SUBQ(operand.U8(a.Lanes), n)
+	a.JL(operand.LabelRef("left"))
+	roots(a.Vec(), eps, ones, func(from, to operand.Op) { a.Move(from, to) })
+	a.Advance(operand.U8(4*a.Lanes), x)
+	a.JMP(operand.LabelRef("vectors"))
+	a.Label("left")
+	a.ADDQ(operand.U8(a.Lanes), n)
+	a.Label("ones")
+	a.DECQ(n)
+	a.JL(operand.LabelRef("done"))
+	roots(a.XMM(), eps.AsX(), ones.AsX(), func(from, to operand.Op) { a.VMOVSS(from, to) })
+	a.Advance(operand.U8(4), x)
+	a.JMP(operand.LabelRef("ones"))
+	a.Label("done")
+	a.Ret()
+}
+
+// squares finds what rows are divided by the root of.
+func (a rowsOf) squares() {
+	a.Kernel(a.name("rowSquares"), "func(rows int, x "+a.pointer+", vectors, rest int, tail uintptr, inverse float32, squares *float32, bytes int)",
+		"finds the mean square of each row of bytes. inverse is 1 over their number of elements.")
+	to := a.Gp("squares")
+	a.each(together, "x", func(r *isa.Rows) {
+		squares, next := cleared(a.Asm, together), r.Next(mostAhead)
 		r.Along("squares", nil, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), _ func(reg.VecVirtual, operand.Mem)) {
 			r.Ahead(next, at)
-			r.Ahead(results, at)
 			for i, x := range r.Row {
 				v := a.Vec()
 				load(isa.Offset(x, at, 0), nil, v)
 				a.Fma(v, v, squares[i])
 			}
 		})
-		s := r.Sums(squares)
+		s := r.LaneSums(squares)
 		a.VMULPS(a.SplatLate("inverse").AsX(), s, s)
-		scale := inverseRoots(a.Asm, s, one)
-		r.Store(scale, invrms)
-		factor, to, gamma := r.Spread(scale), r.To("x", "y"), a.Gp("gamma")
-		r.Along("apply", []reg.GPVirtual{to}, func(at reg.GPVirtual, load func(operand.Mem, reg.VecVirtual, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
-			g, v := a.Vec(), a.Vecs(together)
-			r.LoadColumns(gamma, at, g)
-			for i, x := range r.Row { // as in layerNormRows
-				load(isa.Offset(x, at, 0), nil, v[i])
-				a.Mul(factor[i], v[i], v[i])
-				a.Mul(g, v[i], v[i])
-			}
-			for i, x := range r.Row {
-				store(v[i], isa.Offset(x, to, 0))
-			}
-		})
+		r.Store(s, to)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 
 // norm has the passes of batch, layer and group norm, and sums those of float32 in float64.
 var (
-	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, rowMoments, groupApplyRows, groupGradFactors, groupGradRows, columns)
+	norm = isa.All(subMulAdd, normGrad, subMulAddRows, normGradRows, rowMoments, inverseRoots, groupApplyRows, groupGradFactors, groupGradRows, columns)
 	sums = isa.All(sum, sumSqDiff, sumAndDot)
 )
 

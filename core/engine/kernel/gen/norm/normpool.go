@@ -210,7 +210,8 @@ func widePlaces(a *isa.Asm, p *spread, vecs int) places {
 	}
 }
 
-// narrowPlaces reads the tables from memory, and takes what rows before have off the places of maxima: AVX2 has few registers.
+// narrowPlaces reads the tables from memory, and takes what rows before have off the places of maxima: AVX2 has few registers. Gradients
+// do not use the lanes beyond a pooled row, so that those may hold what follows in memory: masked loads take some processors ten cycles.
 func narrowPlaces(a *isa.Asm, p *spread) places {
 	t, base := p.t, a.Vec()
 	p.counted = func(x, to reg.VecVirtual) { a.VANDPS(operand.Mem{Base: t, Disp: pgCounted}, x, to) }
@@ -218,10 +219,19 @@ func narrowPlaces(a *isa.Asm, p *spread) places {
 		begin: func() { a.Zero(base) },
 		load: func(dy, y, idx reg.GPVirtual) (g, best reg.VecVirtual) {
 			g, best = a.Vec(), a.Vec()
-			mask, top, zero := laneMask(a, t, pgN), a.Vec(), a.Vec()
+			table, mask, top, zero := a.Field(t, pgN), a.Vec(), a.Vec(), a.Vec()
+			a.TESTQ(table, table)
+			a.JZ(operand.LabelRef("unmasked"))
+			a.Move(operand.Mem{Base: table}, mask)
 			a.VMASKMOVPS(operand.Mem{Base: dy}, mask, g)
 			a.VMASKMOVPS(operand.Mem{Base: y}, mask, top)
 			a.VMASKMOVPS(operand.Mem{Base: idx}, mask, best)
+			a.JMP(operand.LabelRef("loaded"))
+			a.Label("unmasked")
+			a.Move(operand.Mem{Base: dy}, g)
+			a.Move(operand.Mem{Base: y}, top)
+			a.Move(operand.Mem{Base: idx}, best)
+			a.Label("loaded")
 			a.Zero(zero)
 			a.KeepAbove(top, zero, g)
 			a.VPSUBD(base, best, best)

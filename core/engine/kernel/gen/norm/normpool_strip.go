@@ -23,15 +23,21 @@ const (
 func normPoolStrips(a *isa.Asm) {
 	images := []stripImage{{a: a, size: 4}}
 	for _, f := range pointwise.FormatsOf(a) {
-		images = append(images, stripImage{a, f, 2})
+		images = append(images, stripImage{a, f, 2, true})
 	}
 	for _, im := range images {
 		for _, whole := range []bool{true, false} {
 			im.forward(im.name("Pool", whole), whole)
-			im.pass(im.name("Sums", whole), "adds up dy and dy·(x−mean).", whole, stripSums)
-			im.pass(im.name("Grad", whole), "writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.", whole, stripGrad)
+			im.passes(whole)
 		}
 	}
+	stripImage{a: a, size: 4, unmasked: true}.passes(false)
+}
+
+// passes emits those of the gradient.
+func (im stripImage) passes(whole bool) {
+	im.pass(im.name("Sums", whole), "adds up dy and dy·(x−mean).", whole, stripSums)
+	im.pass(im.name("Grad", whole), "writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.", whole, stripGrad)
 }
 
 // stripImage is the type of the images: float32, or a half type.
@@ -39,10 +45,12 @@ type stripImage struct {
 	a    *isa.Asm
 	half pointwise.Format
 	size int // of an element in bytes
+	// unmasked says that lanes beyond a part of a strip hold what follows it in memory: there are no masked loads of halves, and those of
+	// float32 take some processors ten cycles.
+	unmasked bool
 }
 
-// isHalf reports whether vectors are widened and rounded. There are no masked loads of halves: lanes beyond a part of a strip
-// hold what follows it in memory.
+// isHalf reports whether vectors are widened and rounded.
 func (im stripImage) isHalf() bool { return im.size == 2 }
 
 func (im stripImage) name(pass string, whole bool) string {
@@ -52,6 +60,9 @@ func (im stripImage) name(pass string, whole bool) string {
 	if im.isHalf() {
 		return im.half.Name + "Strip" + pass
 	}
+	if im.unmasked {
+		pass += "Unmasked"
+	}
 	return "strip" + pass
 }
 
@@ -60,7 +71,7 @@ func (im stripImage) load(m operand.Mem, mask func() reg.VecVirtual, whole bool,
 	switch {
 	case im.isHalf():
 		im.half.Load(m, v)
-	case whole:
+	case whole || im.unmasked:
 		im.a.Move(m, v)
 	default:
 		im.a.VMASKMOVPS(m, mask(), v)
@@ -248,7 +259,7 @@ func (im stripImage) pass(name, doc string, whole bool, prepare func(a *isa.Asm,
 	a.Kernel(name, "func(poolStrip *byte)", doc)
 	s := &strip{t: a.Gp("poolStrip"), whole: whole}
 	t := s.t
-	prepare(a, s, im.isHalf() && !whole)
+	prepare(a, s, im.unmasked && !whole)
 	rows, x, width, dx := a.Field(t, psRows), a.Field(t, psX), a.Field(t, psWidth), a.Field(t, psDX)
 	dy, y, idx, out := a.Field(t, psDY), a.Field(t, psY), a.Field(t, psIdx), a.Field(t, psOut)
 	var store func(v []reg.VecVirtual, m operand.Mem)
@@ -301,10 +312,10 @@ func (im stripImage) gradient(t, dy, y, idx reg.GPVirtual, base reg.VecVirtual, 
 	a.Zero(zero)
 	im.load(operand.Mem{Base: dy}, mask, whole, g)
 	im.load(operand.Mem{Base: y}, mask, whole, top)
-	stripImage{a: a, size: 4}.load(operand.Mem{Base: idx}, mask, whole, at)
+	stripImage{a: a, size: 4, unmasked: im.unmasked}.load(operand.Mem{Base: idx}, mask, whole, at)
 	a.VCMPPS(operand.U8(isa.NotLessOrEqual), zero, top, top)
 	a.VANDPS(top, g, g)
-	if im.isHalf() && !whole {
+	if im.unmasked && !whole {
 		a.VANDPS(mask(), g, g)
 	}
 	a.VPSUBD(base, at, at)

@@ -15,8 +15,8 @@ const (
 	stZeros, stZerosAt, stRest           = 72, 80, 88
 	stDivisor, stDivides, stIdx, stWidth = 96, 104, 112, 120
 	stStep, stStart                      = 128, 136
-	spFrom, spTo, spOrder, spLanes       = 0, 8, 16, 80
-	spSize                               = 144
+	spFrom, spTo, spOrder, spLanes       = 0, 8, 64, 128
+	spSize                               = 192
 )
 
 // spreadMeans emits the gradient of averages over windows that do not overlap.

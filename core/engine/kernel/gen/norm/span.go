@@ -8,21 +8,30 @@ import (
 
 // Offsets of the fields of maxSpan.
 const (
-	msRows, msX, msLine, msVectors      = 0, 8, 16, 24
-	msRest, msTail, msBest, msAt        = 32, 40, 48, 56
-	msFirst, msWidth, msLanes, msLowest = 64, 72, 80, 88
+	msWindows, msRows, msX, msLine    = 0, 8, 16, 24
+	msStep, msVectors, msRest, msTail = 32, 40, 48, 56
+	msAt, msFirst, msWidth, msLanes   = 64, 72, 80, 88
+	msLowest, msNone, msSums          = 96, 100, 104
 )
 
-// maxSpan emits the maximum of one wide window: each lane keeps that of every so many elements.
+// maxSpan emits the places of the maxima of wide windows: each lane keeps that of every so many elements, and then the first of the
+// largest lanes counts. What it adds up of them is NaN if one of the maxima is.
 func maxSpan(a *isa.Asm) {
-	a.Kernel("maxSpan", "func(maxSpan *byte)", "keeps, for each lane, the maximum of what it has of the rows of a window, and its place.")
+	a.Kernel("maxSpan", "func(maxSpan *byte)", "finds the place of the maximum of each of some windows, from its first element on.")
 	t := a.Gp("maxSpan")
-	low, best, at, row, place, v := broadcast(a, t, msLowest), a.Vec(), a.Vec(), a.Vec(), a.Vec(), a.Vec()
-	lanes, width := a.Splat32(t, msLanes), a.Splat32(t, msWidth)
+	low, first, sum := broadcast(a, t, msLowest), a.Vec(), a.Vec()
+	lanes, width, none := a.Splat32(t, msLanes), a.Splat32(t, msWidth), a.Splat32(t, msNone)
+	a.Zero(sum)
+	a.Move(operand.Mem{Base: a.Field(t, msFirst)}, first)
+	window, windows, to := a.Field(t, msX), a.Field(t, msWindows), a.Field(t, msAt)
+	line, rest, tail := a.Field(t, msLine), a.Field(t, msRest), a.Field(t, msTail)
+	a.Label("window")
+	best, at, row, place, v := a.Vec(), a.Vec(), a.Vec(), a.Vec(), a.Vec()
 	a.Copy(low, best)
 	a.Zero(at)
-	a.Move(operand.Mem{Base: a.Field(t, msFirst)}, row)
-	x, line, rows, rest, tail := a.Field(t, msX), a.Field(t, msLine), a.Field(t, msRows), a.Field(t, msRest), a.Field(t, msTail)
+	a.Copy(first, row)
+	x, rows := a.GP64(), a.Field(t, msRows)
+	a.MOVQ(window, x)
 	a.Label("row")
 	p, vectors := a.GP64(), a.Field(t, msVectors)
 	a.MOVQ(x, p)
@@ -44,7 +53,12 @@ func maxSpan(a *isa.Asm) {
 	a.AddInt(width, row, row)
 	a.ADDQ(line, x)
 	a.CountDown(rows, "row")
-	a.Move(best, operand.Mem{Base: a.Field(t, msBest)})
-	a.Move(at, operand.Mem{Base: a.Field(t, msAt)})
+	a.Add(best, sum, sum)
+	peak := a.Vec()
+	a.Spread(a.Greatest(best).AsX(), peak)
+	a.StoreOne(a.LeastInt(a.AtLeast(best, peak, at, none)), to)
+	a.ADDQ(operand.Mem{Base: t, Disp: msStep}, window)
+	a.CountDown(windows, "window")
+	a.Move(sum, operand.Mem{Base: t, Disp: msSums})
 	a.Ret()
 }

@@ -14,17 +14,21 @@ func transpose(a *isa.Asm) {
 	n, src, dst := a.Gp("n"), a.Gp("src"), a.Gp("dst")
 	srcRow, srcNext, dstRow, dstNext := a.Gp("srcRow"), a.Gp("srcNext"), a.Gp("dstRow"), a.Gp("dstNext")
 	a.Label("square")
-	v, p := a.Vecs(a.Lanes), a.GP64()
-	each := func(from, step reg.GPVirtual, f func(i int, m operand.Mem)) {
-		a.MOVQ(from, p)
-		for i := range v {
-			f(i, operand.Mem{Base: p})
-			a.ADDQ(step, p)
+	p := a.GP64()
+	rows := func(from, step reg.GPVirtual) func(int) operand.Mem {
+		return func(row int) operand.Mem {
+			if row == 0 {
+				a.MOVQ(from, p)
+			} else {
+				a.ADDQ(step, p)
+			}
+			return operand.Mem{Base: p}
 		}
 	}
-	each(src, srcRow, func(i int, m operand.Mem) { a.Move(m, v[i]) })
-	out := a.Transpose(v)
-	each(dst, dstRow, func(i int, m operand.Mem) { a.Move(out[i], m) })
+	to := rows(dst, dstRow)
+	for i, v := range a.LoadTransposed(rows(src, srcRow)) {
+		a.Move(v, to(i))
+	}
 	a.ADDQ(srcNext, src)
 	a.ADDQ(dstNext, dst)
 	a.CountDown(n, "square")

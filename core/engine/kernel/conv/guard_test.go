@@ -1,35 +1,10 @@
 package conv
 
 import (
-	"syscall"
 	"testing"
-	"unsafe"
 
-	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
-
-// guarded returns room for n elements that begins, or ends, where memory that may not be touched ends, or begins.
-func guarded(t *testing.T, n int, atEnd bool) []float32 {
-	t.Helper()
-	page := syscall.Getpagesize()
-	size := kernel.CeilDiv(4*n, page) * page
-	m, err := syscall.Mmap(-1, 0, size+2*page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = syscall.Munmap(m) })
-	for _, guard := range [][]byte{m[:page], m[page+size:]} {
-		if err := syscall.Mprotect(guard, syscall.PROT_NONE); err != nil {
-			t.Fatal(err)
-		}
-	}
-	at := page
-	if atEnd {
-		at += size - 4*n
-	}
-	return unsafe.Slice((*float32)(unsafe.Pointer(&m[at])), n)
-}
 
 // TestDepthwiseStaysInside has tensors beside pages that may not be touched: kernels that read and write them in place mask
 // what lies beside a row.
@@ -70,7 +45,7 @@ func TestInterleavedStaysInside(t *testing.T) {
 func testInside(t *testing.T, p *Shape, atEnd bool) {
 	t.Helper()
 	random := func(seed uint64, n int) (inside, other []float32) {
-		inside, other = guarded(t, n, atEnd), kerneltest.Random[float32](seed, n)
+		inside, other = kerneltest.Guarded[float32](t, n, atEnd), kerneltest.Random[float32](seed, n)
 		copy(inside, other)
 		return inside, other
 	}
