@@ -31,7 +31,7 @@ type DatasetOptions struct {
 	// Samples bounds how many samples of a split are read one by one; 0 = all.
 	Samples int
 
-	// Timeout bounds each check; default 1 minute.
+	// Timeout bounds each check, which may make thousands of calls; default 3 minutes.
 	Timeout time.Duration
 
 	// CallTimeout bounds each call; default 30 s.

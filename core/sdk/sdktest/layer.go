@@ -18,7 +18,7 @@ import (
 
 // LayerOptions say what the layer suite runs on.
 type LayerOptions struct {
-	Timeout     time.Duration // of each check; default 1 minute
+	Timeout     time.Duration // of each check; default 3 minutes
 	CallTimeout time.Duration // of each call; default 30 s
 
 	Options map[string]any            // the layer's table options as a user would write it

@@ -22,7 +22,7 @@ type ObserverOptions struct {
 
 	Options              map[string]any            // the plugin's table as a user would write it
 	Refused              map[string]map[string]any // tables that must be refused, as in [DatasetOptions]
-	Timeout, CallTimeout time.Duration             // of each check, and of each call; default 1 minute and 30 s
+	Timeout, CallTimeout time.Duration             // of each check, and of each call; default 3 minutes and 30 s
 }
 
 // Observer runs the conformance suite for observers, see [sdk.Observer]. It shows the plugin

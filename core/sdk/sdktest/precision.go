@@ -31,7 +31,7 @@ type PrecisionOptions struct {
 	// name. Missing keys are taken from Options.
 	Refused map[string]map[string]any
 
-	// Timeout bounds each check; default 1 minute.
+	// Timeout bounds each check, which may make thousands of calls; default 3 minutes.
 	Timeout time.Duration
 
 	// CallTimeout bounds each call; default 30 s.
@@ -224,60 +224,79 @@ func checkSkips(ctx context.Context, s *precisionSuite) error {
 	return nil
 }
 
-// checkState moves the state from one instance to another, as a checkpoint does: after
-// several consecutive steps that were not skipped, because a counter may be 0 after
-// some of them, and in the middle of the long run of good steps, where the counter
-// decides when the scale grows.
+// checkState moves the state to another instance, as a checkpoint does, while the first one continues: after several
+// consecutive steps that were not skipped, because a counter may be 0 after some of them, and in the middle of the
+// long run of good steps, where the counter decides when the scale grows.
 func checkState(ctx context.Context, s *precisionSuite) error {
 	found := overflows()
-	places := []int{len(found) - 1200}
-	for at := 100; len(places) < 4; at++ {
-		if !found[at-1] {
-			places = append(places, at)
-		}
+	a, _, err := s.ask(ctx, nil)
+	if err != nil {
+		return err
 	}
-	for _, at := range places {
-		if err := s.reload(ctx, found[:at], found[at:]); err != nil {
+	var went []sdk.ScaleState
+	var moved []reloaded
+	for _, place := range moves(found) {
+		trace, err := follow(ctx, a, found[len(went):place.at])
+		if err != nil {
 			return err
+		}
+		went = append(went, trace...)
+		if place.precision, err = s.reload(ctx, a); err != nil {
+			return err
+		}
+		moved = append(moved, place)
+	}
+	trace, err := follow(ctx, a, found[len(went):])
+	if err != nil {
+		return err
+	}
+	went = append(went, trace...)
+	for _, place := range moved {
+		loaded, err := follow(ctx, place.precision, found[place.at:place.end])
+		if err != nil {
+			return err
+		}
+		if err := sameTrace(went[place.at:place.end], loaded); err != nil {
+			return fmt.Errorf("an instance that continued after %d updates and one that loaded its state there: %w", place.at, err)
 		}
 	}
 	return nil
 }
 
-func (s *precisionSuite) reload(ctx context.Context, before, after []bool) error {
-	a, _, err := s.ask(ctx, nil)
-	if err != nil {
-		return err
+// reloaded is an instance that has the state that another one had after some updates.
+type reloaded struct {
+	precision sdk.Precision
+	at, end   int // it is compared in the updates at ≤ i < end
+}
+
+// moves are where checkState moves the state. Each update is a call of another process, so only the last instance
+// is followed to the end; the others until infinities are rare again.
+func moves(found []bool) (out []reloaded) {
+	for at := 100; len(out) < 3; at++ {
+		if !found[at-1] {
+			out = append(out, reloaded{at: at, end: 500})
+		}
 	}
-	if _, err := follow(ctx, a, before); err != nil {
-		return err
-	}
+	return append(out, reloaded{at: len(found) - 1200, end: len(found)})
+}
+
+// reload returns a new instance that has loaded the state of a.
+func (s *precisionSuite) reload(ctx context.Context, a sdk.Precision) (sdk.Precision, error) {
 	state, err := a.State(ctx)
 	if err != nil {
-		return fmt.Errorf("State: %w", err)
+		return nil, fmt.Errorf("State: %w", err)
 	}
 	b, _, err := s.ask(ctx, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := b.Load(ctx, state); err != nil {
-		return fmt.Errorf("Load of its own state %v: %w", state, err)
+		return nil, fmt.Errorf("Load of its own state %v: %w", state, err)
 	}
 	if again, err := b.State(ctx); err != nil || !maps.Equal(state, again) {
-		return fmt.Errorf("its state is %v after loading %v (%v)", again, state, err)
+		return nil, fmt.Errorf("its state is %v after loading %v (%v)", again, state, err)
 	}
-	went, err := follow(ctx, a, after)
-	if err != nil {
-		return err
-	}
-	loaded, err := follow(ctx, b, after)
-	if err != nil {
-		return err
-	}
-	if err := sameTrace(went, loaded); err != nil {
-		return fmt.Errorf("an instance that continued and one that loaded %v: %w", state, err)
-	}
-	return nil
+	return b, nil
 }
 
 func checkPrecisionClose(ctx context.Context, s *precisionSuite) error {

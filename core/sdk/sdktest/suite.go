@@ -22,16 +22,24 @@ type suiteCheck[S any] struct {
 // suite is the state of one check.
 type suite interface{ showLogs(testing.TB) }
 
-// runChecks runs each check on a new suite, for at most limit (0 = 1 minute).
+// checkTimeout is the default limit of a check. Calls have limits of their own, which find those that hang.
+const checkTimeout = 3 * time.Minute
+
+// runChecks runs each check on a new suite, for at most limit (0 = checkTimeout).
 func runChecks[S suite](t *testing.T, limit time.Duration, checks []suiteCheck[S], newSuite func(testing.TB) S) {
 	t.Helper()
 	for _, c := range checks {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), orDefault(limit, time.Minute))
+			limit := orDefault(limit, checkTimeout)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			s := newSuite(t)
 			t.Cleanup(func() { s.showLogs(t) }) // after the processes have ended, whose last lines may be under way
-			if err := c.run(ctx, s); err != nil {
+			err := c.run(ctx, s)
+			if err != nil && ctx.Err() != nil {
+				err = fmt.Errorf("the check had not ended after %v, which is the limit of a check; a busy machine may be the reason: %w", limit, err)
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		})
