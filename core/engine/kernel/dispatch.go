@@ -22,9 +22,10 @@ const (
 	AVX512           // 512-bit vectors: F, BW, DQ and VL
 	AVX512BF16       // AVX512, and products of bfloat16 for kernels that read it
 	NEONBF16         // NEON, and products of pairs of bfloat16 (FEAT_BF16)
+	AVX512AMX        // AVX512BF16, and products of matrices of bfloat16 in tiles (AMX)
 )
 
-var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", NEON: "neon", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16", NEONBF16: "neonbf16"}
+var levelNames = [...]string{unresolved: "unresolved", Generic: "generic", NEON: "neon", AVX2: "avx2", AVX512: "avx512", AVX512BF16: "avx512bf16", NEONBF16: "neonbf16", AVX512AMX: "avx512amx"}
 
 // String is the level's name in EnvCPU.
 func (l Level) String() string { return levelNames[l] }
@@ -32,23 +33,28 @@ func (l Level) String() string { return levelNames[l] }
 // EnvCPU names the environment variable that forces a dispatch level.
 const EnvCPU = "TRAINCTL_CPU"
 
-// chosen and activeErr are written before main starts; active and bf16Dots by
+// chosen and activeErr are written before main starts; active and bf16 by
 // tests too.
 var (
 	chosen, activeErr = resolve(os.Getenv(EnvCPU), available())
-	active, bf16Dots  = chosen.float32()
+	active, bf16      = chosen.float32()
 	halved            = halvedLevel()
 )
 
-// float32 is the level of float32 kernels, and whether there are products of bfloat16 besides.
-func (l Level) float32() (level Level, dots bool) {
+// products are those of bfloat16 that a level has besides kernels of float32.
+type products struct{ pairs, tiles bool }
+
+// float32 is the level of float32 kernels, and what products of bfloat16 there are besides.
+func (l Level) float32() (Level, products) {
 	switch l {
 	case AVX512BF16:
-		return AVX512, true
+		return AVX512, products{pairs: true}
+	case AVX512AMX:
+		return AVX512, products{pairs: true, tiles: true}
 	case NEONBF16:
-		return NEON, true
+		return NEON, products{pairs: true}
 	}
-	return l, false
+	return l, products{}
 }
 
 // Active is the level that this process uses, or the error that the first
@@ -74,9 +80,9 @@ func resolve(want string, have []Level) (Level, error) {
 // Force makes a level the active one until restore is called. It is for tests and measurements of the levels below
 // the best: no kernel may run meanwhile, and none may be called at a level that this CPU lacks.
 func Force(l Level) (restore func()) {
-	level, dots := active, bf16Dots
-	active, bf16Dots = l.float32()
-	return func() { active, bf16Dots = level, dots }
+	level, before := active, bf16
+	active, bf16 = l.float32()
+	return func() { active, bf16 = level, before }
 }
 
 // Current is Active for kernels.
@@ -108,11 +114,14 @@ func ForceHalves(h bool) (restore func()) {
 // HasBF16 reports whether the vector kernels that read and write bfloat16 exist at
 // the active level. Plain Go does the same elsewhere, slower than widening to
 // float32, which is what the CPU device does then.
-func HasBF16() bool { return Current() == AVX512 && bf16Dots }
+func HasBF16() bool { return Current() == AVX512 && bf16.pairs }
 
 // HasBF16Products reports whether there are matrix products of bfloat16 that need no
 // widening at the active level.
-func HasBF16Products() bool { return Current() > Generic && bf16Dots }
+func HasBF16Products() bool { return Current() > Generic && bf16.pairs }
+
+// HasTiles reports whether matrices of bfloat16 are multiplied in tiles (AMX) at the active level.
+func HasTiles() bool { return bf16.tiles }
 
 // HasVectors reports whether T has vector kernels at the active level.
 func HasVectors[T Float]() bool { return Is32[T]() && Current() != Generic }

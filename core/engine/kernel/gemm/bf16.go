@@ -59,6 +59,9 @@ func GemmBF16Scratch(m, n, k int) int {
 	if !kernel.HasBF16Products() {
 		return m*k + k*n + GemmScratch(m, n, k)
 	}
+	if kernel.HasTiles() {
+		return tilesScratch(m, n, k)
+	}
 	return GemmScratch(m, n, kernel.CeilDiv(k, 2))
 }
 
@@ -101,6 +104,10 @@ type gemmPairs struct {
 
 // run is gemmCall.run over pairs.
 func (g *gemmPairs) run(scratch []float32) {
+	if kernel.HasTiles() {
+		g.runTiles(scratch)
+		return
+	}
 	s, pairs := TileShapes[kernel.Current()], kernel.CeilDiv(g.k, 2)
 	height := EvenRows(g.m, s.Rows)
 	mc := min(g.m, blockM/height*height)

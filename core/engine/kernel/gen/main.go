@@ -4,7 +4,7 @@
 // library.
 //
 // Package isa is the instruction sets: registers, how each operation of a vector is spelled,
-// and what takes other instructions in each. Packages gemm, conv, norm and pointwise are the
+// and what takes other instructions in each. Packages gemm, amx, conv, norm and pointwise are the
 // kernels, and list them with the structs that they read. Kernels of
 // bfloat16, and shuffles that only AVX-512 has, spell x86 themselves, and so does what counts
 // and branches. Package arm64 compiles what is written for AVX2 to NEON, and program mca models the
@@ -25,6 +25,7 @@ import (
 	"github.com/mmcloughlin/avo/pass"
 	"github.com/mmcloughlin/avo/printer"
 
+	"github.com/trainctl/trainctl/core/engine/kernel/gen/amx"
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/conv"
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/gemm"
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
@@ -32,7 +33,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/pointwise"
 )
 
-var families = slices.Concat(gemm.Families, conv.Families, pointwise.Families, norm.Families)
+var families = slices.Concat(gemm.Families, conv.Families, pointwise.Families, norm.Families, amx.Families)
 
 func main() {
 	out := flag.String("dir", "..", "folder of package kernel")
@@ -64,7 +65,7 @@ func main() {
 	if err := writeNumbered(*out, slices.Concat(conv.Numbered, norm.Numbered)); err != nil {
 		log.Fatal(err)
 	}
-	if err := writeLayouts(*out, slices.Concat(gemm.Layouts, conv.Layouts, norm.Layouts, pointwise.Layouts)); err != nil {
+	if err := writeLayouts(*out, slices.Concat(gemm.Layouts, conv.Layouts, norm.Layouts, pointwise.Layouts, amx.Layouts)); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -74,7 +75,7 @@ func main() {
 var opaque = regexp.MustCompile(`\((\w+) \*byte\)`)
 
 // structs are the types by those names that other packages fill in, too.
-var structs = map[string]string{"tile": "Tile", "planeCopy": "PlaneCopy"}
+var structs = map[string]string{"tile": "Tile", "planeCopy": "PlaneCopy", "product": "Product"}
 
 // write writes the assembly and its declarations, and adds to calls.
 func write(f isa.Family, dir string, calls choices) error {
@@ -104,7 +105,7 @@ func write(f isa.Family, dir string, calls choices) error {
 			return err
 		}
 		text = opaque.ReplaceAllFunc(text, nameStruct)
-		text = isa.Unknown.ReplaceAllFunc(text, isa.Encode)
+		text = isa.EncodeTiles(isa.Unknown.ReplaceAllFunc(text, isa.Encode))
 		if err := os.WriteFile(filepath.Join(folder, "zz_"+f.Name+suffix), text, 0o644); err != nil {
 			return err
 		}

@@ -51,11 +51,11 @@ func NeedBF16(t testing.TB) {
 // vectors if this CPU has those. What lies between widens to float32 as plain Go does.
 func AtBF16Levels(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	own := kernel.AVX512BF16
+	levels := []kernel.Level{kernel.Generic, kernel.AVX512BF16, kernel.AVX512AMX}
 	if runtime.GOARCH == "arm64" {
-		own = kernel.NEONBF16
+		levels = []kernel.Level{kernel.Generic, kernel.NEONBF16}
 	}
-	atLevels(t, []kernel.Level{kernel.Generic, own}, f)
+	atLevels(t, levels, f)
 }
 
 // ToBF16 rounds to bfloat16, and gives the values that are left.

@@ -74,12 +74,17 @@ func Encode(line []byte) []byte {
 		opcodes[name].code,
 		0xc0 | byte(dst&7)<<3 | byte(rm&7),
 	}
+	return byteLine(code, name+" "+string(m[2]))
+}
+
+// byteLine is a line of assembly that has these bytes and the text for a comment.
+func byteLine(code []byte, text string) []byte {
 	var b strings.Builder
 	for i, c := range code {
 		b.WriteString(map[bool]string{true: "\t", false: "; "}[i == 0])
 		fmt.Fprintf(&b, "BYTE $0x%02x", c)
 	}
-	fmt.Fprintf(&b, " // %s %s", name, m[2])
+	fmt.Fprintf(&b, " // %s", text)
 	return []byte(b.String())
 }
 
