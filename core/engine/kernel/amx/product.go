@@ -29,6 +29,7 @@ type Product struct {
 	C      *float32
 	CRow   int
 	cDown  int
+	CNext  int // to the second tile beside the first
 	CMove  int
 
 	rows, cols int // tiles
@@ -76,4 +77,9 @@ func (p *Product) Run() {
 	default:
 		vecProduct2x2(p)
 	}
+}
+
+// RoundRows writes rows of n sums, at least one, plus bias as bfloat16. Rows lie so many bytes apart. It reads up to 15 sums more.
+func RoundRows(rows, n int, x *float32, xRow int, bias float32, y *uint16, yRow int) {
+	vecRoundRows(rows, n, x, xRow, bias, y, yRow)
 }

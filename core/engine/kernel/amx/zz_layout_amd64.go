@@ -21,5 +21,6 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(Product{}.C)-152]
 	_ = [1]byte{}[unsafe.Offsetof(Product{}.CRow)-160]
 	_ = [1]byte{}[unsafe.Offsetof(Product{}.cDown)-168]
-	_ = [1]byte{}[unsafe.Offsetof(Product{}.CMove)-176]
+	_ = [1]byte{}[unsafe.Offsetof(Product{}.CNext)-176]
+	_ = [1]byte{}[unsafe.Offsetof(Product{}.CMove)-184]
 )

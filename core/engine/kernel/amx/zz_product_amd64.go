@@ -21,3 +21,8 @@ func product2x1AMX(product *Product)
 //
 //go:noescape
 func product2x2AMX(product *Product)
+
+// roundRowsAMX rounds n sums of each row, plus bias, to bfloat16. xRow and yRow are bytes.
+//
+//go:noescape
+func roundRowsAMX(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int)

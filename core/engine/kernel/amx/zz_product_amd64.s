@@ -12,13 +12,13 @@ TEXT ·product1x1AMX(SB), NOSPLIT, $0-8
 
 columns:
 	MOVQ     160(AX), SI
-	MOVQ     BX, DI
 	CMPQ     80(AX), $0x00
 	JNE      more
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO $0x00
 	JMP      sum
 
 more:
+	MOVQ      BX, DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILELOADD (DI)(SI*1), $0x00
 
 sum:
@@ -43,7 +43,7 @@ step:
 	MOVQ       BX, DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILESTORED $0x00, (DI)(SI*1)
 	ADDQ       144(AX), DX
-	ADDQ       176(AX), BX
+	ADDQ       184(AX), BX
 	DECQ       CX
 	JNZ        columns
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE 
@@ -59,7 +59,6 @@ TEXT ·product1x2AMX(SB), NOSPLIT, $0-8
 
 columns:
 	MOVQ     160(AX), SI
-	MOVQ     BX, DI
 	CMPQ     80(AX), $0x00
 	JNE      more
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO $0x00
@@ -67,8 +66,10 @@ columns:
 	JMP      sum
 
 more:
+	MOVQ      BX, DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILELOADD (DI)(SI*1), $0x00
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x40 // TILELOADD 64(DI)(SI*1), $0x01
+	ADDQ      176(AX), DI
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x00 // TILELOADD (DI)(SI*1), $0x01
 
 sum:
 	MOVQ 72(AX), SI
@@ -94,9 +95,10 @@ step:
 	MOVQ       160(AX), SI
 	MOVQ       BX, DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILESTORED $0x00, (DI)(SI*1)
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x40 // TILESTORED $0x01, 64(DI)(SI*1)
+	ADDQ       176(AX), DI
+	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x00 // TILESTORED $0x01, (DI)(SI*1)
 	ADDQ       144(AX), DX
-	ADDQ       176(AX), BX
+	ADDQ       184(AX), BX
 	DECQ       CX
 	JNZ        columns
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE 
@@ -112,15 +114,14 @@ TEXT ·product2x1AMX(SB), NOSPLIT, $0-8
 
 columns:
 	MOVQ     160(AX), SI
-	MOVQ     BX, DI
 	CMPQ     80(AX), $0x00
 	JNE      more
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO $0x00
-	ADDQ     168(AX), DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xd0 // TILEZERO $0x02
 	JMP      sum
 
 more:
+	MOVQ      BX, DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILELOADD (DI)(SI*1), $0x00
 	ADDQ      168(AX), DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x54; BYTE $0x37; BYTE $0x00 // TILELOADD (DI)(SI*1), $0x02
@@ -152,7 +153,7 @@ step:
 	ADDQ       168(AX), DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x54; BYTE $0x37; BYTE $0x00 // TILESTORED $0x02, (DI)(SI*1)
 	ADDQ       144(AX), DX
-	ADDQ       176(AX), BX
+	ADDQ       184(AX), BX
 	DECQ       CX
 	JNZ        columns
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE 
@@ -168,22 +169,25 @@ TEXT ·product2x2AMX(SB), NOSPLIT, $0-8
 
 columns:
 	MOVQ     160(AX), SI
-	MOVQ     BX, DI
 	CMPQ     80(AX), $0x00
 	JNE      more
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc0 // TILEZERO $0x00
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xc8 // TILEZERO $0x01
-	ADDQ     168(AX), DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xd0 // TILEZERO $0x02
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x49; BYTE $0xd8 // TILEZERO $0x03
 	JMP      sum
 
 more:
+	MOVQ      BX, DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILELOADD (DI)(SI*1), $0x00
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x40 // TILELOADD 64(DI)(SI*1), $0x01
+	MOVQ      DI, R8
+	ADDQ      176(AX), R8
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x4c; BYTE $0x30; BYTE $0x00 // TILELOADD (R8)(SI*1), $0x01
 	ADDQ      168(AX), DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x54; BYTE $0x37; BYTE $0x00 // TILELOADD (DI)(SI*1), $0x02
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7b; BYTE $0x4b; BYTE $0x5c; BYTE $0x37; BYTE $0x40 // TILELOADD 64(DI)(SI*1), $0x03
+	MOVQ      DI, R8
+	ADDQ      176(AX), R8
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x7b; BYTE $0x4b; BYTE $0x5c; BYTE $0x30; BYTE $0x00 // TILELOADD (R8)(SI*1), $0x03
 
 sum:
 	MOVQ 72(AX), SI
@@ -213,13 +217,67 @@ step:
 	MOVQ       160(AX), SI
 	MOVQ       BX, DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x44; BYTE $0x37; BYTE $0x00 // TILESTORED $0x00, (DI)(SI*1)
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x4c; BYTE $0x37; BYTE $0x40 // TILESTORED $0x01, 64(DI)(SI*1)
+	MOVQ       DI, R8
+	ADDQ       176(AX), R8
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x7a; BYTE $0x4b; BYTE $0x4c; BYTE $0x30; BYTE $0x00 // TILESTORED $0x01, (R8)(SI*1)
 	ADDQ       168(AX), DI
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x54; BYTE $0x37; BYTE $0x00 // TILESTORED $0x02, (DI)(SI*1)
-	BYTE $0xc4; BYTE $0xe2; BYTE $0x7a; BYTE $0x4b; BYTE $0x5c; BYTE $0x37; BYTE $0x40 // TILESTORED $0x03, 64(DI)(SI*1)
+	MOVQ       DI, R8
+	ADDQ       176(AX), R8
+	BYTE $0xc4; BYTE $0xc2; BYTE $0x7a; BYTE $0x4b; BYTE $0x5c; BYTE $0x30; BYTE $0x00 // TILESTORED $0x03, (R8)(SI*1)
 	ADDQ       144(AX), DX
-	ADDQ       176(AX), BX
+	ADDQ       184(AX), BX
 	DECQ       CX
 	JNZ        columns
 	BYTE $0xc4; BYTE $0xe2; BYTE $0x78; BYTE $0x49; BYTE $0xc0 // TILERELEASE 
+	RET
+
+// func roundRowsAMX(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int)
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV, SSE
+TEXT ·roundRowsAMX(SB), NOSPLIT, $0-56
+	MOVQ         rows+0(FP), AX
+	MOVQ         x+16(FP), DX
+	MOVQ         xRow+24(FP), BX
+	MOVQ         y+40(FP), SI
+	MOVQ         yRow+48(FP), DI
+	MOVSS        bias+32(FP), X0
+	VBROADCASTSS X0, Z0
+	MOVQ         n+8(FP), R8
+	MOVQ         R8, CX
+	DECQ         CX
+	ANDQ         $0x0f, CX
+	INCQ         CX
+	MOVQ         $0x00000010, R9
+	CMPQ         CX, R9
+	CMOVQGT      R9, CX
+	MOVQ         $0x00000001, R9
+	SHLQ         CL, R9
+	DECQ         R9
+	KMOVW        R9, K1
+
+row:
+	MOVQ DX, CX
+	MOVQ SI, R9
+	MOVQ R8, R10
+	SUBQ $0x10, R10
+	JLE  last
+
+vector:
+	VADDPS        (CX), Z0, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
+	VMOVDQU       Y1, (R9)
+	ADDQ          $0x40, CX
+	ADDQ          $0x20, R9
+	SUBQ          $0x10, R10
+	JG            vector
+
+last:
+	VADDPS        (CX), Z0, Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
+	VMOVDQU16     Y1, K1, (R9)
+	ADDQ          BX, DX
+	ADDQ          DI, SI
+	DECQ          AX
+	JNZ           row
+	VZEROUPPER
 	RET

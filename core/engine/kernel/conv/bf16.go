@@ -3,6 +3,7 @@ package conv
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/tiled"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
 )
 
@@ -27,12 +28,14 @@ func takesPairs(p *Shape, d Direction) bool {
 }
 
 // TakesBF16 reports whether a direction of images of bfloat16 has a vector kernel for this geometry at the active level.
-func TakesBF16(p *Shape, d Direction) bool { return winograd.TakesBF16(p) || takesPairs(p, d) }
+func TakesBF16(p *Shape, d Direction) bool {
+	return tiled.Takes(p) || winograd.TakesBF16(p) || takesPairs(p, d)
+}
 
 // FastBF16 reports whether that kernel takes less time than widening images to float32 and computing with those. Otherwise callers widen.
 // The answer is that for all images of the batch.
 func FastBF16(p *Shape, d Direction) bool {
-	return winograd.TakesBF16(p) || takesPairs(p, d) && fastPairs.OfBatch(p, manyImages, d, func(p *Shape) bool { return pairsPay(p, d) })
+	return tiled.Takes(p) || winograd.TakesBF16(p) || takesPairs(p, d) && fastPairs.OfBatch(p, manyImages, d, func(p *Shape) bool { return pairsPay(p, d) })
 }
 
 // fastPairs is what pairsPay says of a shape.
@@ -48,6 +51,9 @@ func pairsPay(p *Shape, d Direction) bool {
 
 // BF16Scratch is the number of scratch elements that each of the kernels needs.
 func BF16Scratch(p *Shape) int {
+	if tiled.Takes(p) {
+		return max(tiled.DirectionScratch(p, ToOutput), tiled.DirectionScratch(p, ToInput), tiled.DirectionScratch(p, ToWeight))
+	}
 	n := 0
 	if winograd.TakesBF16(p) {
 		n = winograd.Scratch[uint16](p)
@@ -65,6 +71,8 @@ func BF16Scratch(p *Shape) int {
 // ForwardBF16 computes y = conv(x, w) + bias, rounded once; bias may be nil.
 func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []float32) {
 	switch {
+	case tiled.Takes(p):
+		tiled.Forward(p, x, w, bias, y, scratch)
 	case winogradBF16(p, takesPairs(p, ToOutput)):
 		winograd.Forward(p, x, Filters[uint16]{Own: w}, bias, y, scratch)
 	case takesPairs(p, ToOutput):
@@ -78,6 +86,8 @@ func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []
 // overwrites dx, rounded once.
 func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
 	switch {
+	case tiled.Takes(p):
+		tiled.GradInput(p, dy, w, dx, scratch)
 	case winogradBF16(p, takesPairs(p, ToInput)):
 		winograd.GradInput(p, dy, Filters[uint16]{Own: w}, dx, scratch)
 	case takesPairs(p, ToInput):
@@ -91,6 +101,8 @@ func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
 // writes or adds it to dw, unrounded.
 func GradWeightBF16(p *Shape, x, dy []uint16, dw, scratch []float32, accumulate bool) {
 	switch {
+	case tiled.Takes(p):
+		tiled.GradWeight(p, x, dy, dw, scratch, accumulate)
 	case winogradBF16(p, takesPairs(p, ToWeight)):
 		winograd.GradWeight(p, x, dy, dw, scratch, accumulate)
 	case takesPairs(p, ToWeight):

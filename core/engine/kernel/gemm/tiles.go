@@ -27,7 +27,7 @@ func tilesScratch(m, n, k int) int {
 
 // tileSlice is a product over some of the pairs, in steps of so many each, of which the last may have fewer.
 type tileSlice struct {
-	*gemmPairs
+	gemmPairs
 	first              int // column of A and of B
 	pairs, steps, each int
 	amx.Product
@@ -50,7 +50,7 @@ func (g *gemmPairs) runTiles(scratch []float32) {
 	for j := 0; j < g.n; j += tileCols {
 		cols := min(tileCols, g.n-j)
 		for l := 0; l < pairs; l += depth {
-			s := tileSlice{gemmPairs: g, first: 2 * l, pairs: min(depth, pairs-l)}
+			s := tileSlice{gemmPairs: *g, first: 2 * l, pairs: min(depth, pairs-l)}
 			s.steps = kernel.CeilDiv(s.pairs, amx.Pairs)
 			s.each = kernel.CeilDiv(s.pairs, s.steps)
 			rest := s.packColumns(j, cols, scratch)
@@ -123,7 +123,7 @@ func (s *tileSlice) turnRows(i, rows, row int, scratch []float32) {
 
 // multiply computes rows and columns of C.
 func (s *tileSlice) multiply(i, j, rows, cols int) {
-	s.C, s.CRow, s.CMove = &s.c[i*s.ldc+j], 4*s.ldc, 2*4*amx.Cols
+	s.C, s.CRow, s.CNext, s.CMove = &s.c[i*s.ldc+j], 4*s.ldc, 4*amx.Cols, 2*4*amx.Cols
 	if s.Add = 0; s.add || s.first > 0 {
 		s.Add = 1
 	}

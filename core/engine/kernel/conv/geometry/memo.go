@@ -17,8 +17,8 @@ type Memo[V any] struct {
 type memoKey struct {
 	Shape
 	Direction
-	level  kernel.Level
-	halves bool
+	level               kernel.Level
+	halves, bf16, tiles bool
 }
 
 // Of is what workOut gives for a direction of p. It must not depend on how many images p has.
@@ -37,7 +37,7 @@ func (m *Memo[V]) OfBatch(p *Shape, most int, d Direction, workOut func(p *Shape
 }
 
 func (m *Memo[V]) ofImages(p *Shape, images int, d Direction, workOut func() V) V {
-	key := memoKey{*p, d, kernel.Current(), kernel.Halves()}
+	key := memoKey{*p, d, kernel.Current(), kernel.Halves(), kernel.HasBF16(), kernel.HasTiles()}
 	key.N, key.Batch = images, 0
 	m.lock.RLock()
 	v, ok := m.known[key]

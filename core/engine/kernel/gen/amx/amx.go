@@ -13,7 +13,7 @@ import (
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
 var Families = isa.In("amx",
-	isa.Family{Name: "product", Emit: products, ISAs: []isa.ISA{isa.AMX}, Choose: true},
+	isa.Family{Name: "product", Emit: isa.All(products, roundRows), ISAs: []isa.ISA{isa.AMX}, Choose: true},
 )
 
 // Offsets of the fields of Product.
@@ -33,6 +33,7 @@ const (
 	c
 	cRow
 	cDown
+	cNext
 	cMove
 )
 
@@ -40,7 +41,7 @@ const (
 var Layouts = []isa.Layout{{Folder: "amx", Name: "Product", Fields: []isa.Field{
 	{Name: "config", Offset: config}, {Name: "Count", Offset: count}, {Name: "Steps", Offset: steps}, {Name: "Add", Offset: add}, {Name: "Off", Offset: off},
 	{Name: "A", Offset: a}, {Name: "ARow", Offset: aRow}, {Name: "ANext", Offset: aNext}, {Name: "B", Offset: b}, {Name: "BRow", Offset: bRow}, {Name: "BNext", Offset: bNext}, {Name: "BMove", Offset: bMove},
-	{Name: "C", Offset: c}, {Name: "CRow", Offset: cRow}, {Name: "cDown", Offset: cDown}, {Name: "CMove", Offset: cMove},
+	{Name: "C", Offset: c}, {Name: "CRow", Offset: cRow}, {Name: "cDown", Offset: cDown}, {Name: "CNext", Offset: cNext}, {Name: "CMove", Offset: cMove},
 }}}
 
 // products emits the product of one or two tiles of A by one or two tiles of B.
@@ -74,15 +75,18 @@ func product(k *isa.Asm, rows, cols int) {
 
 // sums stores them, or starts them from C or at zero.
 func sums(k *isa.Asm, p, c reg.GPVirtual, rows, cols int, store bool) {
-	row, at := k.Field(p, cRow), k.GP64()
-	k.MOVQ(c, at)
+	row, at, next := k.Field(p, cRow), k.GP64(), k.GP64()
 	each := func(f func(t isa.TileReg, m operand.Mem)) {
+		k.MOVQ(c, at)
 		for i := range rows {
 			if i > 0 {
 				k.ADDQ(operand.Mem{Base: p, Disp: cDown}, at)
 			}
-			for j := range cols {
-				f(isa.TileReg(2*i+j), operand.Mem{Base: at, Index: row, Scale: 1, Disp: 64 * j})
+			f(isa.TileReg(2*i), operand.Mem{Base: at, Index: row, Scale: 1})
+			if cols == 2 {
+				k.MOVQ(at, next)
+				k.ADDQ(operand.Mem{Base: p, Disp: cNext}, next)
+				f(isa.TileReg(2*i+1), operand.Mem{Base: next, Index: row, Scale: 1})
 			}
 		}
 	}
@@ -92,7 +96,11 @@ func sums(k *isa.Asm, p, c reg.GPVirtual, rows, cols int, store bool) {
 	}
 	k.CMPQ(operand.Mem{Base: p, Disp: add}, operand.U8(0))
 	k.JNE(operand.LabelRef("more"))
-	each(func(t isa.TileReg, _ operand.Mem) { k.TileZero(t) })
+	for i := range rows {
+		for j := range cols {
+			k.TileZero(isa.TileReg(2*i + j))
+		}
+	}
 	k.JMP(operand.LabelRef("sum"))
 	k.Label("more")
 	each(func(t isa.TileReg, m operand.Mem) { k.TileLoad(m, t) })
@@ -128,4 +136,42 @@ func sum(k *isa.Asm, p, bAt reg.GPVirtual, rows, cols int) {
 	}
 	k.ADDQ(operand.U8(8), offs)
 	k.CountDown(n, "step")
+}
+
+// roundRows emits what images are written with: their rows lie apart in the sums.
+func roundRows(k *isa.Asm) {
+	k.Kernel("roundRows", "func(rows, n int, x *float32, xRow int, bias float32, y *uint16, yRow int)",
+		"rounds n sums of each row, plus bias, to bfloat16. xRow and yRow are bytes.")
+	rows, x, xRow, y, yRow, bias := k.Gp("rows"), k.Gp("x"), k.Gp("xRow"), k.Gp("y"), k.Gp("yRow"), k.Splat("bias")
+	from, to, n, v := k.GP64(), k.GP64(), k.Gp("n"), k.Vec()
+	tail, left := k.GP64(), k.GP64()
+	k.MOVQ(n, tail)
+	k.DECQ(tail)
+	k.ANDQ(operand.U8(15), tail)
+	k.INCQ(tail)
+	mask := k.FirstLanes(tail)
+	round := func() {
+		k.VADDPS(operand.Mem{Base: from}, bias, v)
+		k.RoundPairs(v, v)
+	}
+	k.Label("row")
+	k.MOVQ(x, from)
+	k.MOVQ(y, to)
+	k.MOVQ(n, left)
+	k.SUBQ(operand.U8(16), left)
+	k.JLE(operand.LabelRef("last"))
+	k.Label("vector")
+	round()
+	k.VMOVDQU(k.Lower(v), operand.Mem{Base: to})
+	k.ADDQ(operand.U8(64), from)
+	k.ADDQ(operand.U8(32), to)
+	k.SUBQ(operand.U8(16), left)
+	k.JG(operand.LabelRef("vector"))
+	k.Label("last")
+	round()
+	k.VMOVDQU16(k.Lower(v), mask, operand.Mem{Base: to})
+	k.ADDQ(xRow, x)
+	k.ADDQ(yRow, y)
+	k.CountDown(rows, "row")
+	k.Ret()
 }

@@ -1,0 +1,183 @@
+package tiled
+
+import (
+	"unsafe"
+
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/amx"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
+)
+
+// weight is a weight gradient: sums [filters/16][channels/16][16 channels][taps][16 filters].
+type weight struct {
+	p       geometry.Shape
+	f       frame
+	pixels  int // of a group, in whole steps
+	plane   int // bfloat16 from a plane of x in the frame to the next, and of dy
+	taps    int
+	x, dy   []float32 // planes of bfloat16
+	turned  []float32 // dy: [filters/16][pairs of pixels][16]
+	sums    []float32
+	columns []float32 // 16 filters of 16 channels, before they go to dw
+	steps   []amx.Step
+}
+
+const (
+	stepPixels = 2 * amx.Pairs
+	// partSteps is how many steps a product has at most: rows of x of two tiles then stay in the L1 cache.
+	partSteps = 16
+)
+
+func newWeight(p *geometry.Shape) weight {
+	c := weight{p: *p, taps: p.R * p.S}
+	c.f = newFrame(p.N, p.H, p.W, p.OutH(), p.OutW(), p.PadH, p.PadW)
+	c.pixels = kernel.CeilDiv(c.f.rows(c.f.images)*c.f.width, stepPixels) * stepPixels
+	c.plane = c.f.plane(reach(p, c.f.width), stepPixels, 2*kernel.Block)
+	return c
+}
+
+// channels and filters are those of x and of dy in whole tiles.
+func (c *weight) channels() int { return kernel.CeilDiv(c.p.C, amx.Rows) * amx.Rows }
+func (c *weight) filters() int  { return kernel.CeilDiv(c.p.K, amx.Cols) * amx.Cols }
+
+// panel is the room for 16 filters' pairs.
+func (c *weight) panel() int { return c.pixels / 2 * amx.Cols }
+
+func (c *weight) blockElems() int { return amx.Rows * c.taps * amx.Cols } // of sums
+
+func (c *weight) sumElems() int { return c.channels() * c.taps * c.filters() }
+
+func (c *weight) scratch() int {
+	return kernel.Block + (c.channels()+amx.Cols)*c.plane/2 + c.filters()/amx.Cols*c.panel() + c.sumElems() + c.blockElems() + 2*c.pixels/stepPixels
+}
+
+func (c *weight) reserve(scratch []float32) {
+	const line = 4 * kernel.Block
+	scratch = scratch[-uintptr(unsafe.Pointer(&scratch[0]))%line/4:]
+	c.x = cut(&scratch, c.channels()*c.plane/2)
+	c.dy = cut(&scratch, amx.Cols*c.plane/2)
+	c.turned = cut(&scratch, c.filters()/amx.Cols*c.panel())
+	c.sums = cut(&scratch, c.sumElems())
+	c.columns = cut(&scratch, c.blockElems())
+	c.steps = steps(cut(&scratch, 2*c.pixels/stepPixels))
+	clear(c.x)
+	clear(c.dy)
+	for i := range c.steps {
+		c.steps[i] = amx.Step{A: int32(2 * i * stepPixels), B: int32(2 * i * stepPixels * amx.Cols)}
+	}
+}
+
+// GradWeight writes or adds the gradient of the weights to dw, unrounded.
+func GradWeight(p *geometry.Shape, x, dy []uint16, dw, scratch []float32, accumulate bool) {
+	c := newWeight(p)
+	c.reserve(scratch)
+	in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
+	for n := 0; n < p.N; n += c.f.images {
+		images := min(c.f.images, p.N-n)
+		c.fill(x[n*in:], images)
+		c.turn(dy[n*out:], images)
+		c.correlate(n > 0)
+	}
+	c.write(dw, accumulate)
+}
+
+// fill copies images of x into the frame. Of images that are not there, dy is zero.
+func (c *weight) fill(x []uint16, images int) {
+	f, planes, size := &c.f, halves(c.x), c.f.h*c.f.w
+	for ch := range c.p.C {
+		for n := range images {
+			from, to := x[(n*c.p.C+ch)*size:][:size], planes[ch*c.plane+n*f.image+f.first():]
+			copyRows(f.h, f.w, from, f.w, to, f.width)
+		}
+	}
+}
+
+// turn brings dy into pairs of pixels of 16 filters.
+func (c *weight) turn(dy []uint16, images int) {
+	f, planes, size := &c.f, halves(c.dy), c.f.oh*c.f.ow
+	for k := 0; k < c.p.K; k += amx.Cols {
+		filters := min(amx.Cols, c.p.K-k)
+		for i := range filters {
+			for n := range f.images {
+				to := planes[i*c.plane+n*f.image:]
+				if n >= images {
+					for row := range f.oh {
+						clear(to[row*f.width:][:f.ow])
+					}
+					continue
+				}
+				copyRows(f.oh, f.ow, dy[(n*c.p.K+k+i)*size:], f.ow, to, f.width)
+			}
+		}
+		gemm.TransposeStrided(kernel.Block, filters, c.pixels/2, c.dy, c.plane/2, c.turned[k/amx.Cols*c.panel():], amx.Cols)
+	}
+}
+
+// copyRows copies rows of w bfloat16.
+func copyRows(rows, w int, src []uint16, srcRow int, dst []uint16, dstRow int) {
+	for r := range rows {
+		copy(dst[r*dstRow:][:w], src[r*srcRow:][:w])
+	}
+}
+
+// correlate adds a group's products to the sums, or writes them.
+func (c *weight) correlate(add bool) {
+	block, down := c.blockElems(), c.channels()/amx.Rows*c.blockElems() // from 16 channels to the next, and from 16 filters to the next
+	t := amx.Product{ARow: 2 * c.plane, ANext: 2 * amx.Rows * c.plane, BRow: 4 * amx.Cols, BNext: 4 * c.panel(), BMove: 2 * 4 * c.panel(),
+		CRow: 4 * c.taps * amx.Cols, CNext: 4 * down, CMove: 2 * 4 * down}
+	for s := 0; s < len(c.steps); s += partSteps {
+		t.Off, t.Steps, t.Add = &c.steps[s], min(partSteps, len(c.steps)-s), 0
+		if add || s > 0 {
+			t.Add = 1
+		}
+		for ch := 0; ch < c.p.C; ch += 2 * amx.Rows {
+			for tap := range c.taps {
+				r, s := tap/c.p.S, tap%c.p.S
+				t.A = &halves(c.x)[ch*c.plane+r*c.p.DilationH()*c.f.width+s*c.p.DilationW()]
+				c.columnsOf(&t, ch, c.sums[ch/amx.Rows*block+tap*amx.Cols:])
+			}
+		}
+	}
+}
+
+// columnsOf runs a product for all filters. The second 16 of 32 channels have sums of their own block.
+func (c *weight) columnsOf(t *amx.Product, ch int, sums []float32) {
+	const both = 2 * amx.Cols
+	channels := min(2*amx.Rows, c.p.C-ch)
+	t.B, t.C = &halves(c.turned)[0], &sums[0]
+	whole := c.p.K / both
+	if t.Count = whole; whole > 0 {
+		t.SetTiles(channels, both, amx.Pairs)
+		t.Run()
+	}
+	if rest := c.p.K % both; rest > 0 {
+		t.B = &halves(c.turned)[whole*2*2*c.panel()]
+		t.C = &sums[whole*t.CMove/4]
+		t.Count = 1
+		t.SetTiles(channels, rest, amx.Pairs)
+		t.Run()
+	}
+}
+
+// write puts the sums where dw [K, C, R, S] has them, or adds them.
+func (c *weight) write(dw []float32, accumulate bool) {
+	for k := 0; k < c.p.K; k += amx.Cols {
+		filters := min(amx.Cols, c.p.K-k)
+		for ch := 0; ch < c.p.C; ch += amx.Rows {
+			n := min(amx.Rows, c.p.C-ch) * c.taps
+			rows := amx.Rows * c.taps
+			from := c.sums[(k/amx.Cols*c.channels()+ch)*c.taps*amx.Cols:]
+			gemm.TransposeStrided(kernel.Block, rows, amx.Cols, from, amx.Cols, c.columns, rows)
+			for i := range filters {
+				to, row := dw[((k+i)*c.p.C+ch)*c.taps:][:n], c.columns[i*rows:][:n]
+				if accumulate {
+					elementwise.AddTo(to, row)
+				} else {
+					copy(to, row)
+				}
+			}
+		}
+	}
+}
