@@ -1,19 +1,67 @@
 package conv
 
 import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/tiled"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/winograd"
 )
 
-// Convolutions of bfloat16 images, with float32 sums. Layers of at least 16
+// Convolutions of bfloat16 images, with float32 sums. With AMX, tiles multiply most of them. Without, layers of at least 16
 // channels go through Winograd where that saves products, in float32, with tiles that float32
 // results could not afford; others multiply pairs of bfloat16, as do filters of 1×1, which Winograd saves no products.
 
-// winogradBF16 reports whether Winograd computes a direction, which pairs of bfloat16 could compute, too, or not.
-func winogradBF16(p *Shape, pairs bool) bool {
-	return winograd.TakesBF16(p) && !(pairs && p.R*p.S == 1)
+// howBF16 is how a direction is computed.
+type howBF16 int
+
+const (
+	byWidening howBF16 = iota + 1 // as float32, which callers do for many images at a time
+	byTiles
+	byWinograd
+	byPairs
+)
+
+// chooseBF16 says how a direction is computed, for all images of the batch alike.
+func chooseBF16(p *Shape, d Direction) howBF16 {
+	switch pairs := takesPairs(p, d); {
+	case onlyTiles && tiled.Takes(p):
+		return byTiles
+	case kernel.HasTiles():
+		return tileChoices.OfBatch(p, manyImages, d, func(p *Shape) howBF16 { return cheapestBF16(p, d) })
+	case winograd.TakesBF16(p) && !(pairs && p.R*p.S == 1):
+		return byWinograd
+	case pairs:
+		return byPairs
+	}
+	return byWidening
+}
+
+// onlyTiles is for tests: what tiles can compute, they do.
+var onlyTiles bool
+
+// tileChoices is what cheapestBF16 says of a shape.
+var tileChoices geometry.Memo[howBF16]
+
+// cheapestBF16 compares the cycles of what a CPU with AMX can do. Such CPUs take as long for a product of pairs as for four of float32.
+func cheapestBF16(p *Shape, d Direction) howBF16 {
+	how, least := byWidening, costOf(p, Choose(p, d), d)+wideningCost(p)
+	if winograd.TakesBF16(p) {
+		t := winograd.TermsBF16(p, d)
+		how, least = byWinograd, winograd.Rates.Cycles(&t)
+	}
+	if tiled.Takes(p) {
+		if t := tiled.Terms(p, d); tiled.Rates.Cycles(&t) < least {
+			how = byTiles
+		}
+	}
+	return how
+}
+
+// wideningCost is the cycles of widening and rounding all elements.
+func wideningCost(p *Shape) float64 {
+	const widening = 0.2 // of an element
+	return widening * float64(p.N*(p.C*p.H*p.W+p.K*p.OutH()*p.OutW()))
 }
 
 // takesPairs reports whether pairs of bfloat16 can compute a direction at the active level.
@@ -35,7 +83,11 @@ func TakesBF16(p *Shape, d Direction) bool {
 // FastBF16 reports whether that kernel takes less time than widening images to float32 and computing with those. Otherwise callers widen.
 // The answer is that for all images of the batch.
 func FastBF16(p *Shape, d Direction) bool {
-	return tiled.Takes(p) || winograd.TakesBF16(p) || takesPairs(p, d) && fastPairs.OfBatch(p, manyImages, d, func(p *Shape) bool { return pairsPay(p, d) })
+	how := chooseBF16(p, d)
+	if how == byPairs {
+		return fastPairs.OfBatch(p, manyImages, d, func(p *Shape) bool { return pairsPay(p, d) })
+	}
+	return how != byWidening
 }
 
 // fastPairs is what pairsPay says of a shape.
@@ -43,39 +95,42 @@ var fastPairs geometry.Memo[bool]
 
 // pairsPay compares the cycles of pairs of bfloat16 with those of float32, and of widening and rounding.
 func pairsPay(p *Shape, d Direction) bool {
-	const widening = 0.2 // cycles of an element
 	t := direct.PairTerms(p, d)
-	elems := p.N * (p.C*p.H*p.W + p.K*p.OutH()*p.OutW())
-	return direct.PairRates.Cycles(&t) < costOf(p, Choose(p, d), d)+widening*float64(elems)
+	return direct.PairRates.Cycles(&t) < costOf(p, Choose(p, d), d)+wideningCost(p)
 }
 
 // BF16Scratch is the number of scratch elements that each of the kernels needs.
 func BF16Scratch(p *Shape) int {
-	if tiled.Takes(p) {
-		return max(tiled.DirectionScratch(p, ToOutput), tiled.DirectionScratch(p, ToInput), tiled.DirectionScratch(p, ToWeight))
-	}
 	n := 0
-	if winograd.TakesBF16(p) {
-		n = winograd.Scratch[uint16](p)
-		if p.R*p.S > 1 {
-			return n
-		}
-	}
-	n = max(n, direct.BF16Scratch(p), direct.BF16WeightScratch(p))
-	if !TakesBF16(p, ToOutput) || !TakesBF16(p, ToInput) || !TakesBF16(p, ToWeight) {
-		n = max(n, widenedScratch(p))
+	for _, d := range []Direction{ToOutput, ToInput, ToWeight} {
+		n = max(n, bf16Scratch(p, d))
 	}
 	return n
 }
 
+func bf16Scratch(p *Shape, d Direction) int {
+	switch chooseBF16(p, d) {
+	case byTiles:
+		return tiled.DirectionScratch(p, d)
+	case byWinograd:
+		return winograd.Scratch[uint16](p)
+	case byPairs:
+		if d == ToWeight {
+			return direct.BF16WeightScratch(p)
+		}
+		return direct.BF16Scratch(p)
+	}
+	return widenedScratch(p)
+}
+
 // ForwardBF16 computes y = conv(x, w) + bias, rounded once; bias may be nil.
 func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []float32) {
-	switch {
-	case tiled.Takes(p):
+	switch chooseBF16(p, ToOutput) {
+	case byTiles:
 		tiled.Forward(p, x, w, bias, y, scratch)
-	case winogradBF16(p, takesPairs(p, ToOutput)):
+	case byWinograd:
 		winograd.Forward(p, x, Filters[uint16]{Own: w}, bias, y, scratch)
-	case takesPairs(p, ToOutput):
+	case byPairs:
 		direct.ForwardBF16(p, x, w, bias, y, scratch)
 	default:
 		widenedForward(p, x, w, bias, y, scratch)
@@ -85,12 +140,12 @@ func ForwardBF16(p *Shape, x, w []uint16, bias []float32, y []uint16, scratch []
 // GradInputBF16 computes the gradient with respect to x from dy and w, and
 // overwrites dx, rounded once.
 func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
-	switch {
-	case tiled.Takes(p):
+	switch chooseBF16(p, ToInput) {
+	case byTiles:
 		tiled.GradInput(p, dy, w, dx, scratch)
-	case winogradBF16(p, takesPairs(p, ToInput)):
+	case byWinograd:
 		winograd.GradInput(p, dy, Filters[uint16]{Own: w}, dx, scratch)
-	case takesPairs(p, ToInput):
+	case byPairs:
 		direct.GradInputBF16(p, dy, w, dx, scratch)
 	default:
 		widenedGradInput(p, dy, w, dx, scratch)
@@ -100,12 +155,12 @@ func GradInputBF16(p *Shape, dy, w, dx []uint16, scratch []float32) {
 // GradWeightBF16 computes the gradient with respect to w from x and dy, and
 // writes or adds it to dw, unrounded.
 func GradWeightBF16(p *Shape, x, dy []uint16, dw, scratch []float32, accumulate bool) {
-	switch {
-	case tiled.Takes(p):
+	switch chooseBF16(p, ToWeight) {
+	case byTiles:
 		tiled.GradWeight(p, x, dy, dw, scratch, accumulate)
-	case winogradBF16(p, takesPairs(p, ToWeight)):
+	case byWinograd:
 		winograd.GradWeight(p, x, dy, dw, scratch, accumulate)
-	case takesPairs(p, ToWeight):
+	case byPairs:
 		direct.GradWeightBF16(p, x, dy, dw, scratch, accumulate)
 	default:
 		widenedGradWeight(p, x, dy, dw, scratch, accumulate)

@@ -41,10 +41,16 @@ func NearlyBF16(t *testing.T, what string, got []uint16, want []float64, tol flo
 // NeedBF16 skips a test of kernels that this CPU cannot run.
 func NeedBF16(t testing.TB) {
 	t.Helper()
-	if !slices.Contains(kernel.Available(), kernel.AVX512BF16) {
-		t.Skipf("this CPU has no %v", kernel.AVX512BF16)
+	NeedLevel(t, kernel.AVX512BF16)
+}
+
+// NeedLevel runs a test at a level, and skips it if this CPU lacks that.
+func NeedLevel(t testing.TB, level kernel.Level) {
+	t.Helper()
+	if !slices.Contains(kernel.Available(), level) {
+		t.Skipf("this CPU has no %v", level)
 	}
-	t.Cleanup(kernel.Force(kernel.AVX512BF16))
+	t.Cleanup(kernel.Force(level))
 }
 
 // AtBF16Levels runs a test of kernels that read bfloat16 in plain Go, and with their own

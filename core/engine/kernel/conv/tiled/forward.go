@@ -27,12 +27,8 @@ type forward struct {
 	steps                        []amx.Step
 }
 
-// chunkPixels is about how many outputs of 32 channels are computed at a time, and stepsAtATime how many of their products, so
-// that filters and sums stay in the L1 and L2 caches.
-const (
-	chunkPixels  = 256
-	stepsAtATime = 12
-)
+// chunkPixels is about how many outputs of 32 channels are computed at a time, so that their sums stay in the L2 cache.
+const chunkPixels = 256
 
 func newForward(p *geometry.Shape, gradInput bool) forward {
 	c := forward{p: *p, from: p.C, outs: p.K, flipped: gradInput}
@@ -195,7 +191,7 @@ func (c *forward) convolve(images int, bias []float32, y []uint16) {
 	f := &c.f
 	rows := f.rows(images)
 	t := amx.Product{ARow: 4 * c.row, ANext: 4 * amx.Rows * c.row, BRow: 4 * c.plane, BNext: 4 * amx.Cols, BMove: 2 * 4 * amx.Cols,
-		C: &c.sums[0], CRow: 4 * c.chunkElems(), CNext: 4 * amx.Cols, CMove: 2 * 4 * amx.Cols}
+		Off: &c.steps[0], Steps: len(c.steps), C: &c.sums[0], CRow: 4 * c.chunkElems(), CNext: 4 * amx.Cols, CMove: 2 * 4 * amx.Cols}
 	for row := 0; row < rows; row += c.chunk {
 		count := min(c.chunk, rows-row)
 		t.Count = kernel.CeilDiv(count*f.width, 2*amx.Cols)
@@ -204,10 +200,7 @@ func (c *forward) convolve(images int, bias []float32, y []uint16) {
 			outs := min(2*amx.Rows, c.outs-out)
 			t.SetTiles(outs, 2*amx.Cols, c.each)
 			t.A = &halves(c.filters)[2*out*c.row]
-			for s := 0; s < len(c.steps); s += stepsAtATime {
-				t.Off, t.Steps, t.Add = &c.steps[s], min(stepsAtATime, len(c.steps)-s), min(s, 1)
-				t.Run()
-			}
+			t.Run()
 			c.write(row, count, out, outs, bias, y)
 		}
 	}

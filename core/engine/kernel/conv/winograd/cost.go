@@ -35,7 +35,7 @@ var Rates = cost.Rates{
 // evaluate the filters at the points.
 func Saves(p *geometry.Shape, d geometry.Direction) bool {
 	const leastTiles = 64
-	return !picks(p) && tilesOf(p, d) >= leastTiles && !halvesFew(p, d)
+	return !picks(p) && tilesOf(p, d, outputSide) >= leastTiles && !halvesFew(p, d)
 }
 
 // halvesFew is for weight gradients of a stride of 2 and few channels.
@@ -43,19 +43,27 @@ func halvesFew(p *geometry.Shape, d geometry.Direction) bool {
 	return d == geometry.ToWeight && p.StrideH > 1 && min(p.C, p.K) < 2*channelLanes
 }
 
-// tilesOf is how many tiles all images have.
-func tilesOf(p *geometry.Shape, d geometry.Direction) int {
+// tilesOf is how many tiles of side×side outputs all images have.
+func tilesOf(p *geometry.Shape, d geometry.Direction, side int) int {
 	h, w := p.OutH(), p.OutW()
 	if d == geometry.ToInput && p.StrideH == 1 {
 		h, w = p.H, p.W
 	}
-	return p.N * kernel.CeilDiv(h, outputSide) * kernel.CeilDiv(w, outputSide)
+	return p.N * kernel.CeilDiv(h, side) * kernel.CeilDiv(w, side)
 }
 
 // Terms counts what direction d of p does if it saves little. See package cost.
-func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms { return termsOf(p, d, outputSide) }
+
+// TermsBF16 is Terms for images of bfloat16.
+func TermsBF16(p *geometry.Shape, d geometry.Direction) cost.Terms {
+	return termsOf(p, d, tileSide[uint16](p))
+}
+
+// termsOf is Terms for tiles of side×side outputs.
+func termsOf(p *geometry.Shape, d geometry.Direction, side int) (t cost.Terms) {
 	if !picks(p) {
-		tiles, points, filters := tilesOf(p, d), (outputSide+p.R-1)*(outputSide+p.S-1), padded(p.C)*padded(p.K)
+		tiles, points, filters := tilesOf(p, d, side), (side+p.R-1)*(side+p.S-1), padded(p.C)*padded(p.K)
 		if p.StrideH == 2 {
 			points = halvingPoints * halvingPoints
 		}
