@@ -1,5 +1,7 @@
 package amx
 
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
 // The largest tile.
 const (
 	Rows  = 16 // of A and of C
@@ -82,4 +84,20 @@ func (p *Product) Run() {
 // RoundRows writes rows of n sums, at least one, plus bias as bfloat16. Rows lie so many bytes apart. It reads up to 15 sums more.
 func RoundRows(rows, n int, x *float32, xRow int, bias float32, y *uint16, yRow int) {
 	vecRoundRows(rows, n, x, xRow, bias, y, yRow)
+}
+
+// RoundPairs is RoundRows without a bias, for the columns of a stride of two: n elements of a row are from left and from right in turn.
+func RoundPairs(rows, n int, left, right *float32, xRow int, y *uint16, yRow int) {
+	vecRoundPairs(rows, n, left, right, xRow, y, yRow)
+}
+
+// SplitPairs makes pairs of up to 32 elements of even rows and as many of odd ones: of those with even numbers to left, of the others to
+// right, 16 of each, zeros behind the last. stride, from row to row, and step are bytes.
+func SplitPairs(rows, n int, even, odd *uint16, stride int, left, right *float32, step int) {
+	vecSplitPairs(rows, even, odd, stride, kernel.Mask(1)<<n-1, left, right, step)
+}
+
+// SplitWords copies up to 32 elements of rows in the same way.
+func SplitWords(rows, n int, src *uint16, stride int, left, right *uint16, step int) {
+	vecSplitWords(rows, src, stride, kernel.Mask(1)<<n-1, left, right, step)
 }

@@ -2,6 +2,8 @@
 
 package amx
 
+import "github.com/trainctl/trainctl/core/engine/kernel"
+
 // vecProduct1x1 multiplies 1 of A by 1 of B, Count times, for the next columns each time.
 func vecProduct1x1(product *Product) {
 	product1x1AMX(product)
@@ -25,4 +27,19 @@ func vecProduct2x2(product *Product) {
 // vecRoundRows rounds n sums of each row, plus bias, to bfloat16. xRow and yRow are bytes.
 func vecRoundRows(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int) {
 	roundRowsAMX(rows, n, x, xRow, bias, y, yRow)
+}
+
+// vecRoundPairs rounds n sums of each row to bfloat16, in turn from left and from right. xRow and yRow are bytes.
+func vecRoundPairs(rows int, n int, left *float32, right *float32, xRow int, y *uint16, yRow int) {
+	roundPairsAMX(rows, n, left, right, xRow, y, yRow)
+}
+
+// vecSplitPairs makes pairs of the elements of even and odd rows: of those with even numbers to left, and of the others to right. mask is of 32 elements; stride and step are bytes.
+func vecSplitPairs(rows int, even *uint16, odd *uint16, stride int, mask kernel.Mask, left *float32, right *float32, step int) {
+	splitPairsAMX(rows, even, odd, stride, uintptr(mask), left, right, step)
+}
+
+// vecSplitWords copies the elements of rows with even numbers to left, and the others to right. mask is of 32 elements; stride and step are bytes.
+func vecSplitWords(rows int, src *uint16, stride int, mask kernel.Mask, left *uint16, right *uint16, step int) {
+	splitWordsAMX(rows, src, stride, uintptr(mask), left, right, step)
 }

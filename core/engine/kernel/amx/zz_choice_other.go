@@ -30,3 +30,18 @@ func vecProduct2x2(product *Product) {
 func vecRoundRows(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int) {
 	kernel.NoVectors()
 }
+
+// vecRoundPairs rounds n sums of each row to bfloat16, in turn from left and from right. xRow and yRow are bytes.
+func vecRoundPairs(rows int, n int, left *float32, right *float32, xRow int, y *uint16, yRow int) {
+	kernel.NoVectors()
+}
+
+// vecSplitPairs makes pairs of the elements of even and odd rows: of those with even numbers to left, and of the others to right. mask is of 32 elements; stride and step are bytes.
+func vecSplitPairs(rows int, even *uint16, odd *uint16, stride int, mask kernel.Mask, left *float32, right *float32, step int) {
+	kernel.NoVectors()
+}
+
+// vecSplitWords copies the elements of rows with even numbers to left, and the others to right. mask is of 32 elements; stride and step are bytes.
+func vecSplitWords(rows int, src *uint16, stride int, mask kernel.Mask, left *uint16, right *uint16, step int) {
+	kernel.NoVectors()
+}

@@ -26,3 +26,18 @@ func product2x2AMX(product *Product)
 //
 //go:noescape
 func roundRowsAMX(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int)
+
+// roundPairsAMX rounds n sums of each row to bfloat16, in turn from left and from right. xRow and yRow are bytes.
+//
+//go:noescape
+func roundPairsAMX(rows int, n int, left *float32, right *float32, xRow int, y *uint16, yRow int)
+
+// splitPairsAMX makes pairs of the elements of even and odd rows: of those with even numbers to left, and of the others to right. mask is of 32 elements; stride and step are bytes.
+//
+//go:noescape
+func splitPairsAMX(rows int, even *uint16, odd *uint16, stride int, mask uintptr, left *float32, right *float32, step int)
+
+// splitWordsAMX copies the elements of rows with even numbers to left, and the others to right. mask is of 32 elements; stride and step are bytes.
+//
+//go:noescape
+func splitWordsAMX(rows int, src *uint16, stride int, mask uintptr, left *uint16, right *uint16, step int)

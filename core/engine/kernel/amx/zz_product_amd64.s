@@ -233,51 +233,152 @@ step:
 	RET
 
 // func roundRowsAMX(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int)
-// Requires: AVX, AVX512BW, AVX512F, AVX512VL, CMOV, SSE
+// Requires: AVX, AVX512BW, AVX512F, AVX512VL, SSE
 TEXT ·roundRowsAMX(SB), NOSPLIT, $0-56
-	MOVQ         rows+0(FP), AX
-	MOVQ         x+16(FP), DX
+	MOVQ         x+16(FP), AX
+	MOVQ         y+40(FP), DX
 	MOVQ         xRow+24(FP), BX
-	MOVQ         y+40(FP), SI
-	MOVQ         yRow+48(FP), DI
+	MOVQ         yRow+48(FP), SI
 	MOVSS        bias+32(FP), X0
-	VBROADCASTSS X0, Z0
-	MOVQ         n+8(FP), R8
-	MOVQ         R8, CX
-	DECQ         CX
-	ANDQ         $0x0f, CX
-	INCQ         CX
-	MOVQ         $0x00000010, R9
-	CMPQ         CX, R9
-	CMOVQGT      R9, CX
-	MOVQ         $0x00000001, R9
-	SHLQ         CL, R9
-	DECQ         R9
-	KMOVW        R9, K1
+	VBROADCASTSS X0, Z1
+	MOVQ         rows+0(FP), DI
 
 row:
-	MOVQ DX, CX
-	MOVQ SI, R9
-	MOVQ R8, R10
-	SUBQ $0x10, R10
-	JLE  last
+	MOVQ AX, R10
+	MOVQ DX, R11
+	MOVQ n+8(FP), R8
 
 vector:
-	VADDPS        (CX), Z0, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
-	VMOVDQU       Y1, (R9)
-	ADDQ          $0x40, CX
-	ADDQ          $0x20, R9
-	SUBQ          $0x10, R10
-	JG            vector
+	MOVQ $-1, R9
+	CMPQ R8, $0x10
+	JGE  whole
+	MOVQ $0x00000001, R9
+	MOVQ R8, CX
+	SHLQ CL, R9
+	DECQ R9
 
-last:
-	VADDPS        (CX), Z0, Z1
-	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
-	VMOVDQU16     Y1, K1, (R9)
-	ADDQ          BX, DX
-	ADDQ          DI, SI
-	DECQ          AX
+whole:
+	KMOVW         R9, K1
+	VADDPS        (R10), Z1, Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc0 // VCVTNEPS2BF16 Z0, Y0
+	VMOVDQU16     Y0, K1, (R11)
+	ADDQ          $0x40, R10
+	ADDQ          $0x20, R11
+	SUBQ          $0x10, R8
+	JG            vector
+	ADDQ          BX, AX
+	ADDQ          SI, DX
+	DECQ          DI
 	JNZ           row
+	VZEROUPPER
+	RET
+
+// func roundPairsAMX(rows int, n int, left *float32, right *float32, xRow int, y *uint16, yRow int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·roundPairsAMX(SB), NOSPLIT, $0-56
+	MOVQ left+16(FP), AX
+	MOVQ right+24(FP), DX
+	MOVQ y+40(FP), BX
+	MOVQ xRow+32(FP), SI
+	MOVQ yRow+48(FP), DI
+	MOVQ rows+0(FP), R8
+
+row:
+	MOVQ AX, R11
+	MOVQ DX, R12
+	MOVQ BX, R13
+	MOVQ n+8(FP), R9
+
+vector:
+	MOVQ $-1, R10
+	CMPQ R9, $0x20
+	JGE  whole
+	MOVQ $0x00000001, R10
+	MOVQ R9, CX
+	SHLQ CL, R10
+	DECQ R10
+
+whole:
+	KMOVD         R10, K1
+	VMOVUPS       (R11), Z0
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc0 // VCVTNEPS2BF16 Z0, Y0
+	VPMOVZXWD     Y0, Z0
+	VMOVUPS       (R12), Z1
+	BYTE $0x62; BYTE $0xf2; BYTE $0x7e; BYTE $0x48; BYTE $0x72; BYTE $0xc9 // VCVTNEPS2BF16 Z1, Y1
+	VPMOVZXWD     Y1, Z1
+	VPSLLD        $0x10, Z1, Z1
+	VPORD         Z0, Z1, Z1
+	VMOVDQU16     Z1, K1, (R13)
+	ADDQ          $0x40, R11
+	ADDQ          $0x40, R12
+	ADDQ          $0x40, R13
+	SUBQ          $0x20, R9
+	JG            vector
+	ADDQ          SI, AX
+	ADDQ          SI, DX
+	ADDQ          DI, BX
+	DECQ          R8
+	JNZ           row
+	VZEROUPPER
+	RET
+
+// func splitPairsAMX(rows int, even *uint16, odd *uint16, stride int, mask uintptr, left *float32, right *float32, step int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·splitPairsAMX(SB), NOSPLIT, $0-64
+	MOVQ         rows+0(FP), AX
+	MOVQ         even+8(FP), CX
+	MOVQ         odd+16(FP), DX
+	MOVQ         stride+24(FP), BX
+	MOVQ         left+40(FP), SI
+	MOVQ         right+48(FP), DI
+	MOVQ         step+56(FP), R8
+	MOVL         $0xffff0000, R9
+	VMOVD        R9, X0
+	VPBROADCASTD X0, Z4
+	MOVQ         mask+32(FP), R9
+	KMOVD        R9, K1
+
+row:
+	VMOVDQU16.Z (CX), K1, Z0
+	VMOVDQU16.Z (DX), K1, Z1
+	VPSLLD      $0x10, Z1, Z2
+	VPANDND     Z0, Z4, Z3
+	VPORD       Z3, Z2, Z2
+	VMOVUPS     Z2, (SI)
+	VPSRLD      $0x10, Z0, Z0
+	VPANDD      Z1, Z4, Z1
+	VPORD       Z0, Z1, Z1
+	VMOVUPS     Z1, (DI)
+	ADDQ        BX, CX
+	ADDQ        BX, DX
+	ADDQ        R8, SI
+	ADDQ        R8, DI
+	DECQ        AX
+	JNZ         row
+	VZEROUPPER
+	RET
+
+// func splitWordsAMX(rows int, src *uint16, stride int, mask uintptr, left *uint16, right *uint16, step int)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·splitWordsAMX(SB), NOSPLIT, $0-56
+	MOVQ  rows+0(FP), AX
+	MOVQ  src+8(FP), CX
+	MOVQ  stride+16(FP), DX
+	MOVQ  left+32(FP), BX
+	MOVQ  right+40(FP), SI
+	MOVQ  step+48(FP), DI
+	MOVQ  mask+24(FP), R8
+	KMOVD R8, K1
+
+row:
+	VMOVDQU16.Z (CX), K1, Z0
+	VPMOVDW     Z0, (BX)
+	VPSRLD      $0x10, Z0, Z0
+	VPMOVDW     Z0, (SI)
+	ADDQ        DX, CX
+	ADDQ        DI, BX
+	ADDQ        DI, SI
+	DECQ        AX
+	JNZ         row
 	VZEROUPPER
 	RET

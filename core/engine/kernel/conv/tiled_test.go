@@ -15,10 +15,10 @@ func TestConvInTiles(t *testing.T) {
 	kerneltest.NeedLevel(t, kernel.AVX512AMX)
 	onlyTiles = true
 	defer func() { onlyTiles = false }()
-	shapes := slices.Concat(bf16Cases, unevenCases, direct16Cases, togetherCases, tileCases)
+	shapes := slices.Concat(bf16Cases, unevenCases, direct16Cases, togetherCases, tileCases, halvingCases, pickCases)
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 60 {
-		p := Shape{N: 1 + r.IntN(7), C: 1 + r.IntN(70), H: 1 + r.IntN(20), W: 1 + r.IntN(40), K: 1 + r.IntN(70), R: 1 + r.IntN(6), S: 1 + r.IntN(6), StrideH: 1, StrideW: 1, DilH: 1 + r.IntN(2), DilW: 1 + r.IntN(2)}
+	for range 90 {
+		p := Shape{N: 1 + r.IntN(7), C: 1 + r.IntN(70), H: 1 + r.IntN(20), W: 1 + r.IntN(40), K: 1 + r.IntN(70), R: 1 + r.IntN(6), S: 1 + r.IntN(6), StrideH: 1 + r.IntN(3), StrideW: 1 + r.IntN(2), DilH: 1 + r.IntN(2), DilW: 1 + r.IntN(2)}
 		p.PadH, p.PadW = r.IntN(p.DilH*(p.R-1)+1), r.IntN(p.DilW*(p.S-1)+1)
 		if p.Validate() == nil && p.N*p.K*p.PatchSize()*p.OutH()*p.OutW() < 1<<26 {
 			shapes = append(shapes, p)

@@ -45,15 +45,16 @@ func (c *forward) terms() (t cost.Terms) {
 	chunks := kernel.CeilDiv(rows, c.chunk)
 	pixels := chunks * c.chunkElems()
 	taps := c.p.R * c.p.S
+	phases := c.results()
 	t[products] = groups * float64(pixels/amx.Cols*c.panels()*taps*c.blocks*amx.Rows)
-	t[calls] = groups * float64(chunks*kernel.CeilDiv(c.outs, 2*amx.Rows))
-	t[storedSums] = groups * float64(pixels*c.outs)
-	t[fills] = n * float64(c.pairs*kernel.CeilDiv(f.w, kernel.Block))
-	t[filledRows] = t[fills] * float64(f.h)
-	t[writes] = n * float64(c.outs)
-	t[writtenRows] = n * float64(c.outs*f.oh*kernel.CeilDiv(f.ow, kernel.Block))
+	t[calls] = groups * float64(phases*chunks*kernel.CeilDiv(c.outs, 2*amx.Rows))
+	t[storedSums] = groups * float64(phases*pixels*c.outs)
+	t[fills] = n * float64(f.strideH*c.pairs*kernel.CeilDiv(f.w, kernel.Block))
+	t[filledRows] = n * float64(f.h*c.pairs*kernel.CeilDiv(f.w, kernel.Block))
+	t[writes] = n * float64(phases*c.outs)
+	t[writtenRows] = n * float64(phases*c.outs*f.oh*kernel.CeilDiv(f.ow, kernel.Block))
 	t[packedPairs] = float64(c.outs * c.tapElems() * kernel.CeilDiv(taps, kernel.Block))
-	t[cleared] = float64(c.planes() * c.plane)
+	t[cleared] = float64(c.planes() * c.next())
 	return t
 }
 
@@ -67,6 +68,6 @@ func (c *weight) terms() (t cost.Terms) {
 	t[copiedRows] = n * float64(c.p.C*f.h+c.p.K*f.oh)
 	t[turnedPairs] = groups * float64(c.filters()/amx.Cols*c.pixels/2)
 	t[writtenSums] = float64(c.sumElems())
-	t[cleared] = float64(c.channels() * c.plane / 2)
+	t[cleared] = float64(c.channels() * c.next() / 2)
 	return t
 }

@@ -9,42 +9,66 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
-// forward is a convolution of from channels to outs, or the gradient of the input, which is one with flipped filters.
+// forward is a convolution of from channels to outs, or the gradient of the input, which has a convolution of dy for each phase of a
+// stride.
 type forward struct {
-	p       geometry.Shape
-	f       frame
-	from    int // channels
-	outs    int
-	pairs   int // of channels
-	blocks  int // of pairs, of each pairs: those of a step
-	each    int
-	plane   int // pairs of pixels from a plane of the frame to the next
-	flipped bool
-	row     int // float32 in a row of packed filters
-	chunk   int // rows of the frame whose outputs are computed at a time
+	p      geometry.Shape
+	f      frame
+	from   int // channels
+	outs   int
+	pairs  int // of channels
+	blocks int // of pairs, of each pairs: those of a step
+	each   int
+	plane  int // pairs of pixels from a phase of the frame to the next
+	grad   bool
+	row    int // float32 in a row of packed filters
+	chunk  int // rows of the frame whose results are computed at a time
 
 	image, filters, sums, turned []float32
 	steps                        []amx.Step
+	phases                       []phase // of what is computed: those of the gradient, or a single one
 }
+
+// phase is the steps of the taps that a phase of the results sees.
+type phase struct{ first, count int32 }
 
 // chunkPixels is about how many outputs of 32 channels are computed at a time, so that their sums stay in the L2 cache.
 const chunkPixels = 256
 
 func newForward(p *geometry.Shape, gradInput bool) forward {
-	c := forward{p: *p, from: p.C, outs: p.K, flipped: gradInput}
-	c.f = newFrame(p.N, p.H, p.W, p.OutH(), p.OutW(), p.PadH, p.PadW)
+	c := forward{p: *p, from: p.C, outs: p.K, grad: gradInput}
 	if gradInput {
-		c.from, c.outs = p.K, p.C
-		c.f = newFrame(p.N, p.OutH(), p.OutW(), p.H, p.W, p.DilationH()*(p.R-1)-p.PadH, p.DilationW()*(p.S-1)-p.PadW)
+		c.from, c.outs, c.f = p.K, p.C, gradFrame(p)
+	} else {
+		c.f = inputFrame(p)
 	}
 	c.pairs = kernel.CeilDiv(c.from, 2)
 	c.blocks = kernel.CeilDiv(c.pairs, amx.Pairs)
 	c.each = kernel.CeilDiv(c.pairs, c.blocks)
-	c.plane = c.f.plane(reach(p, c.f.width), 2*amx.Cols, kernel.Block)
+	c.plane = c.f.plane(2*amx.Cols, kernel.Block)
 	c.row = p.R*p.S*c.tapElems() + kernel.Block
 	c.chunk = max(1, chunkPixels/c.f.width)
 	return c
 }
+
+// sides is how many phases of columns the results have.
+func (c *forward) sides() int {
+	if c.grad {
+		return c.p.StrideW
+	}
+	return 1
+}
+
+// results is how many phases they have.
+func (c *forward) results() int {
+	if c.grad {
+		return c.p.StrideH * c.p.StrideW
+	}
+	return 1
+}
+
+// next is pairs of pixels from a plane of the frame to the next.
+func (c *forward) next() int { return c.f.phases() * c.plane }
 
 // tapElems is the room for a tap of all channels in a row of packed filters: whole vectors of pairs.
 func (c *forward) tapElems() int { return kernel.CeilDiv(c.pairs, kernel.Block) * kernel.Block }
@@ -60,8 +84,11 @@ func (c *forward) chunkElems() int {
 
 func (c *forward) panels() int { return kernel.CeilDiv(c.outs, amx.Rows) }
 
+// sumElems is the room for the sums of 32 channels, and what is read behind them.
+func (c *forward) sumElems() int { return 2*amx.Rows*c.chunkElems() + kernel.Block }
+
 func (c *forward) scratch() int {
-	return kernel.Block + c.planes()*c.plane + c.filterElems() + 2*amx.Rows*c.chunkElems() + c.turnedElems() + 2*c.p.R*c.p.S*c.blocks
+	return kernel.Block + c.planes()*c.next() + c.filterElems() + c.sides()*c.sumElems() + c.turnedElems() + 2*c.p.R*c.p.S*c.blocks + 2*c.results()
 }
 
 // filterElems is the room for packed filters, and what the last transposition writes too far.
@@ -73,11 +100,12 @@ func (c *forward) turnedElems() int { return (c.pairs + kernel.Block) * kernel.B
 func (c *forward) reserve(scratch []float32) {
 	const line = 4 * kernel.Block
 	scratch = scratch[-uintptr(unsafe.Pointer(&scratch[0]))%line/4:]
-	c.image = cut(&scratch, c.planes()*c.plane)
+	c.image = cut(&scratch, c.planes()*c.next())
 	c.filters = cut(&scratch, c.filterElems())
-	c.sums = cut(&scratch, 2*amx.Rows*c.chunkElems())
+	c.sums = cut(&scratch, c.sides()*c.sumElems())
 	c.turned = cut(&scratch, c.turnedElems())
 	c.steps = steps(cut(&scratch, 2*c.p.R*c.p.S*c.blocks))
+	c.phases = unsafe.Slice((*phase)(unsafe.Pointer(&scratch[0])), c.results())
 	clear(c.image)
 }
 
@@ -107,7 +135,10 @@ func (c *forward) run(x, w []uint16, bias []float32, y []uint16, scratch []float
 	c.reserve(scratch)
 	c.packFilters(w)
 	c.setSteps()
-	in, out := c.from*c.f.h*c.f.w, c.outs*c.f.oh*c.f.ow
+	in, out := c.from*c.f.h*c.f.w, c.outs*c.p.OutH()*c.p.OutW()
+	if c.grad {
+		out = c.outs * c.p.H * c.p.W
+	}
 	for n := 0; n < c.p.N; n += c.f.images {
 		images := min(c.f.images, c.p.N-n)
 		c.fill(x[n*in:], images)
@@ -119,7 +150,7 @@ func (c *forward) run(x, w []uint16, bias []float32, y []uint16, scratch []float
 func (c *forward) packFilters(w []uint16) {
 	taps := c.p.R * c.p.S
 	out, in := c.from*taps, taps // between filters in w
-	if c.flipped {
+	if c.grad {
 		out, in = taps, c.outs*taps
 	}
 	for o := range c.outs {
@@ -143,25 +174,39 @@ func (c *forward) packRow(w []uint16, in, taps int, dst []float32) {
 	gemm.TransposeStrided(kernel.Block, c.tapElems(), taps, c.turned, kernel.Block, dst, c.tapElems())
 }
 
-// zeros are the partners of a last channel.
-var zeros [kernel.Block]uint16
-
-// setSteps lists taps and blocks of channels in the order of packed filters.
+// setSteps lists taps and blocks of channels, by the phases of the results.
 func (c *forward) setSteps() {
-	p := &c.p
-	for t := range p.R * p.S {
-		seen := t
-		if c.flipped {
-			seen = p.R*p.S - 1 - t
+	p, n := &c.p, 0
+	if !c.grad {
+		for t := range p.R * p.S {
+			phase, at := c.f.place(t/p.S*p.DilationH(), t%p.S*p.DilationW())
+			n = c.addTap(n, t, phase*c.plane+at)
 		}
-		r, s := seen/p.S, seen%p.S
-		for b := range c.blocks {
-			c.steps[t*c.blocks+b] = amx.Step{
-				A: int32(4 * (t*c.tapElems() + b*c.each)),
-				B: int32(4 * (b*c.each*c.plane + r*p.DilationH()*c.f.width + s*p.DilationW())),
+		c.phases[0] = phase{0, int32(n)}
+		return
+	}
+	for a := range p.StrideH {
+		for b := range p.StrideW {
+			before := n
+			for t := range p.R * p.S {
+				down, right := t/p.S*p.DilationH(), t%p.S*p.DilationW()
+				if down%p.StrideH == a && right%p.StrideW == b {
+					row, col := c.f.gapH+p.PadH/p.StrideH-down/p.StrideH, c.f.gapW+p.PadW/p.StrideW-right/p.StrideW
+					n = c.addTap(n, t, row*c.f.width+col)
+				}
 			}
+			c.phases[a*p.StrideW+b] = phase{int32(before), int32(n - before)}
 		}
 	}
+}
+
+// addTap adds the steps of a tap that sees what lies so many pixels behind the first one of the frame, from step n on.
+func (c *forward) addTap(n, tap, at int) int {
+	for b := range c.blocks {
+		c.steps[n] = amx.Step{A: int32(4 * (tap*c.tapElems() + b*c.each)), B: int32(4 * (b*c.each*c.next() + at))}
+		n++
+	}
+	return n
 }
 
 // fill copies images into the frame, two channels to a plane. Each copy writes whole vectors; what it clears behind a row is
@@ -169,59 +214,124 @@ func (c *forward) setSteps() {
 func (c *forward) fill(x []uint16, images int) {
 	f, size := &c.f, c.f.h*c.f.w
 	for pair := range c.pairs {
+		to := c.image[pair*c.next():]
 		for n := range images {
 			even := x[(n*c.from+2*pair)*size:]
-			to := c.image[pair*c.plane+n*f.image+f.first():]
-			for col := (f.w - 1) / kernel.Block * kernel.Block; col >= 0; col -= kernel.Block {
-				lanes := min(kernel.Block, f.w-col)
+			for i := range min(f.strideH, f.h) {
+				rows := kernel.CeilDiv(f.h-i, f.strideH)
 				if 2*pair+1 < c.from {
-					gemm.PackPairs(f.h, &even[col], &even[size+col], 2*f.w, lanes, &to[col], 4*f.width)
+					c.fillRows(rows, i, even, even[size:], f.strideH*f.w, to[n*f.image():])
 					continue
 				}
-				for row := range f.h {
-					gemm.PackPairs(1, &even[row*f.w+col], &zeros[0], 0, lanes, &to[row*f.width+col], 0)
+				for row := range rows {
+					c.fillRows(1, i+row*f.strideH, even, nil, 0, to[n*f.image():])
 				}
 			}
 		}
 	}
 }
 
-// convolve computes a group's outputs, some rows of 32 channels at a time.
+// fillRows copies rows of two channels, from row i on; without a second one, its elements are zeros. stride is elements.
+func (c *forward) fillRows(rows, i int, even, odd []uint16, stride int, plane []float32) {
+	f := &c.f
+	lanes := kernel.Block * f.strideW
+	for col := (f.w - 1) / lanes * lanes; col >= 0; col -= lanes {
+		n, second := min(lanes, f.w-col), &zeros[0]
+		if odd != nil {
+			second = &odd[i*f.w+col]
+		}
+		phase, at := f.place(i+f.gapH, col+f.gapW)
+		left := &plane[phase*c.plane+at]
+		if f.strideW == 1 {
+			gemm.PackPairs(rows, &even[i*f.w+col], second, 2*stride, n, left, 4*f.width)
+			continue
+		}
+		phase, at = f.place(i+f.gapH, col+1+f.gapW)
+		amx.SplitPairs(rows, n, &even[i*f.w+col], second, 2*stride, left, &plane[phase*c.plane+at], 4*f.width)
+	}
+}
+
+// zeros are the partners of a last channel.
+var zeros [2 * kernel.Block]uint16
+
+// convolve computes a group's results, some rows of 32 channels at a time.
 func (c *forward) convolve(images int, bias []float32, y []uint16) {
 	f := &c.f
-	rows := f.rows(images)
-	t := amx.Product{ARow: 4 * c.row, ANext: 4 * amx.Rows * c.row, BRow: 4 * c.plane, BNext: 4 * amx.Cols, BMove: 2 * 4 * amx.Cols,
-		Off: &c.steps[0], Steps: len(c.steps), C: &c.sums[0], CRow: 4 * c.chunkElems(), CNext: 4 * amx.Cols, CMove: 2 * 4 * amx.Cols}
-	for row := 0; row < rows; row += c.chunk {
-		count := min(c.chunk, rows-row)
+	t := amx.Product{ARow: 4 * c.row, ANext: 4 * amx.Rows * c.row, BRow: 4 * c.next(), BNext: 4 * amx.Cols, BMove: 2 * 4 * amx.Cols,
+		CRow: 4 * c.chunkElems(), CNext: 4 * amx.Cols, CMove: 2 * 4 * amx.Cols}
+	for row := 0; row < f.rows(images); row += c.chunk {
+		count := min(c.chunk, f.rows(images)-row)
 		t.Count = kernel.CeilDiv(count*f.width, 2*amx.Cols)
 		t.B = &halves(c.image)[2*row*f.width]
 		for out := 0; out < c.outs; out += 2 * amx.Rows {
 			outs := min(2*amx.Rows, c.outs-out)
 			t.SetTiles(outs, 2*amx.Cols, c.each)
 			t.A = &halves(c.filters)[2*out*c.row]
-			t.Run()
-			c.write(row, count, out, outs, bias, y)
+			for i := range c.phases {
+				side := i % c.sides()
+				c.sum(&t, c.phases[i], c.sums[side*c.sumElems():][:c.sumElems()])
+				if side == c.sides()-1 {
+					c.write(result{i / c.sides(), row, count, out, outs}, bias, y)
+				}
+			}
 		}
 	}
 }
 
-// write rounds the sums of rows of some channels to where they belong.
-func (c *forward) write(row, rows, out, outs int, bias []float32, y []uint16) {
+// sum computes the sums of a phase.
+func (c *forward) sum(t *amx.Product, p phase, sums []float32) {
+	if p.count == 0 {
+		clear(sums)
+		return
+	}
+	t.Off, t.Steps, t.C = &c.steps[p.first], int(p.count), &sums[0]
+	t.Run()
+}
+
+// result is rows of some channels, of a phase of rows of the gradient.
+type result struct{ phase, row, rows, out, outs int }
+
+// write rounds sums to where they belong.
+func (c *forward) write(r result, bias []float32, y []uint16) {
 	f := &c.f
-	perImage, plane := f.image/f.width, f.oh*f.ow
-	for at := row; at < row+rows; {
-		n, first := at/perImage, at%perImage
-		count := min(f.oh-first, row+rows-at)
-		if count > 0 {
-			for o := range outs {
+	for at := r.row; at < r.row+r.rows; {
+		n, first := at/f.perImage, at%f.perImage
+		count := min(f.oh-first, r.row+r.rows-at)
+		for o := range r.outs {
+			sums, out := c.sums[o*c.chunkElems()+(at-r.row)*f.width:], n*c.outs+r.out+o
+			switch {
+			case count <= 0:
+			case c.grad:
+				c.writeGrad(r.phase, first, count, sums, y[out*c.p.H*c.p.W:][:c.p.H*c.p.W])
+			default:
 				b := float32(0)
 				if bias != nil {
-					b = bias[out+o]
+					b = bias[r.out+o]
 				}
-				amx.RoundRows(count, f.ow, &c.sums[o*c.chunkElems()+(at-row)*f.width], 4*f.width, b, &y[(n*c.outs+out+o)*plane+first*f.ow], 2*f.ow)
+				amx.RoundRows(count, f.ow, &sums[0], 4*f.width, b, &y[out*f.oh*f.ow+first*f.ow], 2*f.ow)
 			}
 		}
-		at += perImage - first
+		at += f.perImage - first
+	}
+}
+
+// writeGrad writes rows of a phase of dx from row first of it on.
+func (c *forward) writeGrad(phase, first, rows int, sums []float32, dx []uint16) {
+	p := &c.p
+	row := (first+p.PadH/p.StrideH)*p.StrideH + phase - p.PadH
+	if row < 0 { // it sees no pixel
+		row, rows, sums = row+p.StrideH, rows-1, sums[c.f.width:]
+	}
+	rows = min(rows, kernel.CeilDiv(p.H-row, p.StrideH))
+	switch {
+	case rows <= 0:
+	case p.StrideW == 1:
+		amx.RoundRows(rows, p.W, &sums[0], 4*c.f.width, 0, &dx[row*p.W], 2*p.StrideH*p.W)
+	default:
+		left, right := &sums[0], &sums[c.sumElems()]
+		if p.PadW%2 > 0 {
+			left, right = right, &sums[1]
+		}
+		amx.RoundPairs(rows, p.W, left, right, 4*c.f.width, &dx[row*p.W], 2*p.StrideH*p.W)
 	}
 }

@@ -15,7 +15,7 @@ type weight struct {
 	p       geometry.Shape
 	f       frame
 	pixels  int // of a group, in whole steps
-	plane   int // bfloat16 from a plane of x in the frame to the next, and of dy
+	plane   int // bfloat16 from a phase of a plane of x in the frame to the next, and from a plane of dy to the next
 	taps    int
 	x, dy   []float32 // planes of bfloat16
 	turned  []float32 // dy: [filters/16][pairs of pixels][16]
@@ -32,11 +32,14 @@ const (
 
 func newWeight(p *geometry.Shape) weight {
 	c := weight{p: *p, taps: p.R * p.S}
-	c.f = newFrame(p.N, p.H, p.W, p.OutH(), p.OutW(), p.PadH, p.PadW)
+	c.f = inputFrame(p)
 	c.pixels = kernel.CeilDiv(c.f.rows(c.f.images)*c.f.width, stepPixels) * stepPixels
-	c.plane = c.f.plane(reach(p, c.f.width), stepPixels, 2*kernel.Block)
+	c.plane = c.f.plane(stepPixels, kernel.PairLanes)
 	return c
 }
+
+// next is bfloat16 from a plane of x to the next.
+func (c *weight) next() int { return c.f.phases() * c.plane }
 
 // channels and filters are those of x and of dy in whole tiles.
 func (c *weight) channels() int { return kernel.CeilDiv(c.p.C, amx.Rows) * amx.Rows }
@@ -50,13 +53,13 @@ func (c *weight) blockElems() int { return amx.Rows * c.taps * amx.Cols } // of 
 func (c *weight) sumElems() int { return c.channels() * c.taps * c.filters() }
 
 func (c *weight) scratch() int {
-	return kernel.Block + (c.channels()+amx.Cols)*c.plane/2 + c.filters()/amx.Cols*c.panel() + c.sumElems() + c.blockElems() + 2*c.pixels/stepPixels
+	return kernel.Block + (c.channels()*c.next()+amx.Cols*c.plane)/2 + c.filters()/amx.Cols*c.panel() + c.sumElems() + c.blockElems() + 2*c.pixels/stepPixels
 }
 
 func (c *weight) reserve(scratch []float32) {
 	const line = 4 * kernel.Block
 	scratch = scratch[-uintptr(unsafe.Pointer(&scratch[0]))%line/4:]
-	c.x = cut(&scratch, c.channels()*c.plane/2)
+	c.x = cut(&scratch, c.channels()*c.next()/2)
 	c.dy = cut(&scratch, amx.Cols*c.plane/2)
 	c.turned = cut(&scratch, c.filters()/amx.Cols*c.panel())
 	c.sums = cut(&scratch, c.sumElems())
@@ -85,12 +88,32 @@ func GradWeight(p *geometry.Shape, x, dy []uint16, dw, scratch []float32, accumu
 
 // fill copies images of x into the frame. Of images that are not there, dy is zero.
 func (c *weight) fill(x []uint16, images int) {
-	f, planes, size := &c.f, halves(c.x), c.f.h*c.f.w
+	f, size := &c.f, c.f.h*c.f.w
 	for ch := range c.p.C {
+		plane := halves(c.x)[ch*c.next():]
 		for n := range images {
-			from, to := x[(n*c.p.C+ch)*size:][:size], planes[ch*c.plane+n*f.image+f.first():]
-			copyRows(f.h, f.w, from, f.w, to, f.width)
+			from := x[(n*c.p.C+ch)*size:][:size]
+			for i := range min(f.strideH, f.h) {
+				c.fillRows(kernel.CeilDiv(f.h-i, f.strideH), i, from, plane[n*f.image():])
+			}
 		}
+	}
+}
+
+// fillRows copies rows of a plane, from row i on.
+func (c *weight) fillRows(rows, i int, from, plane []uint16) {
+	f := &c.f
+	phase, at := f.place(i+f.gapH, f.gapW)
+	if f.strideW == 1 {
+		copyRows(rows, f.w, from[i*f.w:], f.strideH*f.w, plane[phase*c.plane+at:], f.width)
+		return
+	}
+	const lanes = kernel.PairLanes
+	for col := (f.w - 1) / lanes * lanes; col >= 0; col -= lanes {
+		phase, at := f.place(i+f.gapH, col+f.gapW)
+		left := &plane[phase*c.plane+at]
+		phase, at = f.place(i+f.gapH, col+1+f.gapW)
+		amx.SplitWords(rows, min(lanes, f.w-col), &from[i*f.w+col], 2*f.strideH*f.w, left, &plane[phase*c.plane+at], 2*f.width)
 	}
 }
 
@@ -101,7 +124,7 @@ func (c *weight) turn(dy []uint16, images int) {
 		filters := min(amx.Cols, c.p.K-k)
 		for i := range filters {
 			for n := range f.images {
-				to := planes[i*c.plane+n*f.image:]
+				to := planes[i*c.plane+n*f.image():]
 				if n >= images {
 					for row := range f.oh {
 						clear(to[row*f.width:][:f.ow])
@@ -125,7 +148,7 @@ func copyRows(rows, w int, src []uint16, srcRow int, dst []uint16, dstRow int) {
 // correlate adds a group's products to the sums, or writes them.
 func (c *weight) correlate(add bool) {
 	block, down := c.blockElems(), c.channels()/amx.Rows*c.blockElems() // from 16 channels to the next, and from 16 filters to the next
-	t := amx.Product{ARow: 2 * c.plane, ANext: 2 * amx.Rows * c.plane, BRow: 4 * amx.Cols, BNext: 4 * c.panel(), BMove: 2 * 4 * c.panel(),
+	t := amx.Product{ARow: 2 * c.next(), ANext: 2 * amx.Rows * c.next(), BRow: 4 * amx.Cols, BNext: 4 * c.panel(), BMove: 2 * 4 * c.panel(),
 		CRow: 4 * c.taps * amx.Cols, CNext: 4 * down, CMove: 2 * 4 * down}
 	for s := 0; s < len(c.steps); s += partSteps {
 		t.Off, t.Steps, t.Add = &c.steps[s], min(partSteps, len(c.steps)-s), 0
@@ -134,8 +157,8 @@ func (c *weight) correlate(add bool) {
 		}
 		for ch := 0; ch < c.p.C; ch += 2 * amx.Rows {
 			for tap := range c.taps {
-				r, s := tap/c.p.S, tap%c.p.S
-				t.A = &halves(c.x)[ch*c.plane+r*c.p.DilationH()*c.f.width+s*c.p.DilationW()]
+				phase, at := c.f.place(tap/c.p.S*c.p.DilationH(), tap%c.p.S*c.p.DilationW())
+				t.A = &halves(c.x)[ch*c.next()+phase*c.plane+at]
 				c.columnsOf(&t, ch, c.sums[ch/amx.Rows*block+tap*amx.Cols:])
 			}
 		}

@@ -13,7 +13,7 @@ import (
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
 var Families = isa.In("amx",
-	isa.Family{Name: "product", Emit: isa.All(products, roundRows), ISAs: []isa.ISA{isa.AMX}, Choose: true},
+	isa.Family{Name: "product", Emit: isa.All(products, rows), ISAs: []isa.ISA{isa.AMX}, Choose: true},
 )
 
 // Offsets of the fields of Product.
@@ -136,42 +136,4 @@ func sum(k *isa.Asm, p, bAt reg.GPVirtual, rows, cols int) {
 	}
 	k.ADDQ(operand.U8(8), offs)
 	k.CountDown(n, "step")
-}
-
-// roundRows emits what images are written with: their rows lie apart in the sums.
-func roundRows(k *isa.Asm) {
-	k.Kernel("roundRows", "func(rows, n int, x *float32, xRow int, bias float32, y *uint16, yRow int)",
-		"rounds n sums of each row, plus bias, to bfloat16. xRow and yRow are bytes.")
-	rows, x, xRow, y, yRow, bias := k.Gp("rows"), k.Gp("x"), k.Gp("xRow"), k.Gp("y"), k.Gp("yRow"), k.Splat("bias")
-	from, to, n, v := k.GP64(), k.GP64(), k.Gp("n"), k.Vec()
-	tail, left := k.GP64(), k.GP64()
-	k.MOVQ(n, tail)
-	k.DECQ(tail)
-	k.ANDQ(operand.U8(15), tail)
-	k.INCQ(tail)
-	mask := k.FirstLanes(tail)
-	round := func() {
-		k.VADDPS(operand.Mem{Base: from}, bias, v)
-		k.RoundPairs(v, v)
-	}
-	k.Label("row")
-	k.MOVQ(x, from)
-	k.MOVQ(y, to)
-	k.MOVQ(n, left)
-	k.SUBQ(operand.U8(16), left)
-	k.JLE(operand.LabelRef("last"))
-	k.Label("vector")
-	round()
-	k.VMOVDQU(k.Lower(v), operand.Mem{Base: to})
-	k.ADDQ(operand.U8(64), from)
-	k.ADDQ(operand.U8(32), to)
-	k.SUBQ(operand.U8(16), left)
-	k.JG(operand.LabelRef("vector"))
-	k.Label("last")
-	round()
-	k.VMOVDQU16(k.Lower(v), mask, operand.Mem{Base: to})
-	k.ADDQ(xRow, x)
-	k.ADDQ(yRow, y)
-	k.CountDown(rows, "row")
-	k.Ret()
 }
