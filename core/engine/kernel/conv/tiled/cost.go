@@ -53,7 +53,7 @@ func (c *forward) terms() (t cost.Terms) {
 	t[filledRows] = n * float64(f.h*c.pairs*kernel.CeilDiv(f.w, kernel.Block))
 	t[writes] = n * float64(phases*c.outs)
 	t[writtenRows] = n * float64(phases*c.outs*f.oh*kernel.CeilDiv(f.ow, kernel.Block))
-	t[packedPairs] = float64(c.outs * c.tapElems() * kernel.CeilDiv(taps, kernel.Block))
+	t[packedPairs] = float64(c.outs * c.planes() * kernel.CeilDiv(taps, kernel.Block))
 	t[cleared] = float64(c.planes() * c.next())
 	return t
 }

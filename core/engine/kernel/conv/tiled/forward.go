@@ -21,7 +21,6 @@ type forward struct {
 	each   int
 	plane  int // pairs of pixels from a phase of the frame to the next
 	grad   bool
-	row    int // float32 in a row of packed filters
 	chunk  int // rows of the frame whose results are computed at a time
 
 	image, filters, sums, turned []float32
@@ -46,7 +45,6 @@ func newForward(p *geometry.Shape, gradInput bool) forward {
 	c.blocks = kernel.CeilDiv(c.pairs, amx.Pairs)
 	c.each = kernel.CeilDiv(c.pairs, c.blocks)
 	c.plane = c.f.plane(2*amx.Cols, kernel.Block)
-	c.row = p.R*p.S*c.tapElems() + kernel.Block
 	c.chunk = max(1, chunkPixels/c.f.width)
 	return c
 }
@@ -70,9 +68,6 @@ func (c *forward) results() int {
 // next is pairs of pixels from a plane of the frame to the next.
 func (c *forward) next() int { return c.f.phases() * c.plane }
 
-// tapElems is the room for a tap of all channels in a row of packed filters: whole vectors of pairs.
-func (c *forward) tapElems() int { return kernel.CeilDiv(c.pairs, kernel.Block) * kernel.Block }
-
 // planes is how many planes of pairs a frame has; the last ones may be zero.
 func (c *forward) planes() int { return c.blocks * c.each }
 
@@ -91,11 +86,16 @@ func (c *forward) scratch() int {
 	return kernel.Block + c.planes()*c.next() + c.filterElems() + c.sides()*c.sumElems() + c.turnedElems() + 2*c.p.R*c.p.S*c.blocks + 2*c.results()
 }
 
-// filterElems is the room for packed filters, and what the last transposition writes too far.
-func (c *forward) filterElems() int { return c.panels()*amx.Rows*c.row + kernel.Block*c.tapElems() }
+// panel is the room for the tiles of 16 filters, which lie step by step: [blocks of channels][taps][16 filters][16 pairs].
+func (c *forward) panel() int { return c.blocks * c.p.R * c.p.S * tileElems }
+
+const tileElems = amx.Rows * amx.Pairs
+
+// filterElems is the room for all panels, and what the last transposition writes too far.
+func (c *forward) filterElems() int { return c.panels()*c.panel() + kernel.Block*tileElems }
 
 // turnedElems is the room for a filter's pairs before they are transposed.
-func (c *forward) turnedElems() int { return (c.pairs + kernel.Block) * kernel.Block }
+func (c *forward) turnedElems() int { return (c.planes() + kernel.Block) * kernel.Block }
 
 func (c *forward) reserve(scratch []float32) {
 	const line = 4 * kernel.Block
@@ -146,7 +146,7 @@ func (c *forward) run(x, w []uint16, bias []float32, y []uint16, scratch []float
 	}
 }
 
-// packFilters makes rows of filters: [outs][taps][pairs of channels].
+// packFilters makes tiles of filters.
 func (c *forward) packFilters(w []uint16) {
 	taps := c.p.R * c.p.S
 	out, in := c.from*taps, taps // between filters in w
@@ -154,59 +154,55 @@ func (c *forward) packFilters(w []uint16) {
 		out, in = taps, c.outs*taps
 	}
 	for o := range c.outs {
-		for t := 0; t < taps; t += kernel.Block {
-			c.packRow(w[o*out+t:], in, min(kernel.Block, taps-t), c.filters[o*c.row+t*c.tapElems():])
+		row := c.filters[o/amx.Rows*c.panel()+o%amx.Rows*amx.Pairs:]
+		for t := (taps - 1) / kernel.Block * kernel.Block; t >= 0; t -= kernel.Block { // what is written behind the last tap is overwritten
+			c.packRow(w[o*out+t:], in, min(kernel.Block, taps-t), row[t*tileElems:])
 		}
 	}
 }
 
-// packRow packs up to 16 taps of all channels, which lie in elements apart.
-func (c *forward) packRow(w []uint16, in, taps int, dst []float32) {
+// packRow packs up to 16 taps of a filter, whose channels lie in elements apart.
+func (c *forward) packRow(w []uint16, in, taps int, row []float32) {
 	whole := c.from / 2
 	if whole > 0 {
 		gemm.PackPairs(whole, &w[0], &w[in], 4*in, taps, &c.turned[0], 4*kernel.Block)
 	}
 	if c.from%2 > 0 {
-		last := c.turned[whole*kernel.Block:][:kernel.Block]
-		gemm.PackPairs(1, &w[2*whole*in], &zeros[0], 0, taps, &last[0], 0)
+		gemm.PackPairs(1, &w[2*whole*in], &zeros[0], 0, taps, &c.turned[whole*kernel.Block], 0)
 	}
-	clear(c.turned[c.pairs*kernel.Block:][:(c.tapElems()-c.pairs)*kernel.Block])
-	gemm.TransposeStrided(kernel.Block, c.tapElems(), taps, c.turned, kernel.Block, dst, c.tapElems())
+	clear(c.turned[c.pairs*kernel.Block : c.planes()*kernel.Block])
+	for b := range c.blocks {
+		gemm.TransposeStrided(kernel.Block, c.each, taps, c.turned[b*c.each*kernel.Block:], kernel.Block, row[b*c.p.R*c.p.S*tileElems:], tileElems)
+	}
 }
 
-// setSteps lists taps and blocks of channels, by the phases of the results.
+// setSteps lists blocks of channels and taps, by the phases of the results. All taps of some channels see the same few lines of the
+// frame, so they come one after the other.
 func (c *forward) setSteps() {
 	p, n := &c.p, 0
-	if !c.grad {
-		for t := range p.R * p.S {
-			phase, at := c.f.place(t/p.S*p.DilationH(), t%p.S*p.DilationW())
-			n = c.addTap(n, t, phase*c.plane+at)
-		}
-		c.phases[0] = phase{0, int32(n)}
-		return
-	}
-	for a := range p.StrideH {
-		for b := range p.StrideW {
-			before := n
+	for i := range c.phases {
+		before := n
+		for b := range c.blocks {
 			for t := range p.R * p.S {
-				down, right := t/p.S*p.DilationH(), t%p.S*p.DilationW()
-				if down%p.StrideH == a && right%p.StrideW == b {
-					row, col := c.f.gapH+p.PadH/p.StrideH-down/p.StrideH, c.f.gapW+p.PadW/p.StrideW-right/p.StrideW
-					n = c.addTap(n, t, row*c.f.width+col)
+				if at, sees := c.tapAt(i, t/p.S*p.DilationH(), t%p.S*p.DilationW()); sees {
+					c.steps[n] = amx.Step{A: int32(4 * (b*p.R*p.S + t) * tileElems), B: int32(4 * (b*c.each*c.next() + at))}
+					n++
 				}
 			}
-			c.phases[a*p.StrideW+b] = phase{int32(before), int32(n - before)}
 		}
+		c.phases[i] = phase{int32(before), int32(n - before)}
 	}
 }
 
-// addTap adds the steps of a tap that sees what lies so many pixels behind the first one of the frame, from step n on.
-func (c *forward) addTap(n, tap, at int) int {
-	for b := range c.blocks {
-		c.steps[n] = amx.Step{A: int32(4 * (tap*c.tapElems() + b*c.each)), B: int32(4 * (b*c.each*c.next() + at))}
-		n++
+// tapAt is where the first result of a phase sees the tap that is so far down and right in its filter, or that it does not see it.
+func (c *forward) tapAt(i, down, right int) (at int, sees bool) {
+	p := &c.p
+	if !c.grad {
+		phase, at := c.f.place(down, right)
+		return phase*c.plane + at, true
 	}
-	return n
+	row, col := c.f.gapH+p.PadH/p.StrideH-down/p.StrideH, c.f.gapW+p.PadW/p.StrideW-right/p.StrideW
+	return row*c.f.width + col, down%p.StrideH == i/p.StrideW && right%p.StrideW == i%p.StrideW
 }
 
 // fill copies images into the frame, two channels to a plane. Each copy writes whole vectors; what it clears behind a row is
@@ -257,7 +253,7 @@ var zeros [2 * kernel.Block]uint16
 // convolve computes a group's results, some rows of 32 channels at a time.
 func (c *forward) convolve(images int, bias []float32, y []uint16) {
 	f := &c.f
-	t := amx.Product{ARow: 4 * c.row, ANext: 4 * amx.Rows * c.row, BRow: 4 * c.next(), BNext: 4 * amx.Cols, BMove: 2 * 4 * amx.Cols,
+	t := amx.Product{ARow: 4 * amx.Pairs, ANext: 4 * c.panel(), BRow: 4 * c.next(), BNext: 4 * amx.Cols, BMove: 2 * 4 * amx.Cols,
 		CRow: 4 * c.chunkElems(), CNext: 4 * amx.Cols, CMove: 2 * 4 * amx.Cols}
 	for row := 0; row < f.rows(images); row += c.chunk {
 		count := min(c.chunk, f.rows(images)-row)
@@ -266,7 +262,7 @@ func (c *forward) convolve(images int, bias []float32, y []uint16) {
 		for out := 0; out < c.outs; out += 2 * amx.Rows {
 			outs := min(2*amx.Rows, c.outs-out)
 			t.SetTiles(outs, 2*amx.Cols, c.each)
-			t.A = &halves(c.filters)[2*out*c.row]
+			t.A = &halves(c.filters)[2*out/amx.Rows*c.panel()]
 			for i := range c.phases {
 				side := i % c.sides()
 				c.sum(&t, c.phases[i], c.sums[side*c.sumElems():][:c.sumElems()])
