@@ -52,7 +52,7 @@
 // # Dispatch
 //
 // The level is chosen once when the program starts: AVX-512, AVX2 with FMA, NEON on
-// arm64, or plain Go. TRAINCTL_CPU=avx512bf16|avx512|avx2|neonbf16|neon|generic forces one; Active
+// arm64, or plain Go. TRAINCTL_CPU=avx512amx|avx512bf16|avx512|avx2|neonbf16|neon|generic forces one; Active
 // reports it, and an impossible wish is an error there and a panic at the first kernel.
 // Where a CPU computes vectors of AVX-512 in two steps (Halves), products and convolutions that would leave half of
 // each empty take the kernels of AVX2.

@@ -81,6 +81,16 @@ func (p *Product) Run() {
 	}
 }
 
+// MultiplyAdds runs rounds of products that stay in registers, and returns how many operations that was, a multiplication and an
+// addition as two. It is for measuring what a core allows.
+func MultiplyAdds(rounds int) (flops int64) {
+	const each = 4 * Rows * Cols * 2 * Pairs * 2
+	p := Product{Count: rounds}
+	p.SetTiles(2*Rows, 2*Cols, Pairs)
+	vecPeak(&p)
+	return int64(rounds) * each
+}
+
 // RoundRows writes rows of n sums, at least one, plus bias as bfloat16. Rows lie so many bytes apart. It reads up to 15 sums more.
 func RoundRows(rows, n int, x *float32, xRow int, bias float32, y *uint16, yRow int) {
 	vecRoundRows(rows, n, x, xRow, bias, y, yRow)

@@ -24,6 +24,11 @@ func vecProduct2x2(product *Product) {
 	product2x2AMX(product)
 }
 
+// vecPeak multiplies two tiles by two, Count times.
+func vecPeak(product *Product) {
+	peakAMX(product)
+}
+
 // vecRoundRows rounds n sums of each row, plus bias, to bfloat16. xRow and yRow are bytes.
 func vecRoundRows(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int) {
 	roundRowsAMX(rows, n, x, xRow, bias, y, yRow)

@@ -24,6 +24,11 @@ func vecProduct2x2(product *Product) {
 	kernel.NoVectors()
 }
 
+// vecPeak multiplies two tiles by two, Count times.
+func vecPeak(product *Product) {
+	kernel.NoVectors()
+}
+
 // vecRoundRows rounds n sums of each row, plus bias, to bfloat16. xRow and yRow are bytes.
 func vecRoundRows(rows int, n int, x *float32, xRow int, bias float32, y *uint16, yRow int) {
 	kernel.NoVectors()

@@ -22,6 +22,11 @@ func product2x1AMX(product *Product)
 //go:noescape
 func product2x2AMX(product *Product)
 
+// peakAMX multiplies two tiles by two, Count times.
+//
+//go:noescape
+func peakAMX(product *Product)
+
 // roundRowsAMX rounds n sums of each row, plus bias, to bfloat16. xRow and yRow are bytes.
 //
 //go:noescape

@@ -1,6 +1,9 @@
 package peak
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/amx"
+)
 
 // MultiplyAdds runs rounds of independent float32 multiply-adds that stay in
 // registers, as wide as the active level has them, and returns how many
@@ -11,10 +14,13 @@ func MultiplyAdds(rounds int) (flops int64) {
 	return int64(max(1, rounds)) * peakSums * int64(lanes) * 2
 }
 
-// MultiplyAddsBF16 is MultiplyAdds with products of bfloat16 pairs. Without
+// MultiplyAddsBF16 is MultiplyAdds with products of bfloat16, in tiles or of pairs. Without
 // HasBF16 it does nothing and returns 0.
 func MultiplyAddsBF16(rounds int) (flops int64) {
-	if !kernel.HasBF16() {
+	switch {
+	case kernel.HasTiles():
+		return amx.MultiplyAdds(max(1, rounds))
+	case !kernel.HasBF16():
 		return 0
 	}
 	runPairMultiplyAdds(max(1, rounds))

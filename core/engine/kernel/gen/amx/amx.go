@@ -13,7 +13,7 @@ import (
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
 var Families = isa.In("amx",
-	isa.Family{Name: "product", Emit: isa.All(products, rows), ISAs: []isa.ISA{isa.AMX}, Choose: true},
+	isa.Family{Name: "product", Emit: isa.All(products, peak, rows), ISAs: []isa.ISA{isa.AMX}, Choose: true},
 )
 
 // Offsets of the fields of Product.
@@ -136,4 +136,22 @@ func sum(k *isa.Asm, p, bAt reg.GPVirtual, rows, cols int) {
 	}
 	k.ADDQ(operand.U8(8), offs)
 	k.CountDown(n, "step")
+}
+
+// peak emits what measures a core: products of tiles that stay in registers.
+func peak(k *isa.Asm) {
+	k.Kernel("peak", "func(product *byte)", "multiplies two tiles by two, Count times.")
+	p := k.Gp("product")
+	n := k.Field(p, count)
+	k.TileConfig(operand.Mem{Base: p, Disp: config})
+	for t := range isa.TileReg(firstB + 2) {
+		k.TileZero(t)
+	}
+	k.Label("round")
+	for i := range 4 {
+		k.TileDot(firstA+isa.TileReg(i/2), firstB+isa.TileReg(i%2), isa.TileReg(i))
+	}
+	k.CountDown(n, "round")
+	k.TileRelease()
+	k.RET()
 }
