@@ -5,4 +5,6 @@
 // A tile of A has rows of up to 32 elements next to each other. One of B has a row for each two of them, with a pair of
 // elements for each of up to 16 columns, as packed panels of pairs have. Subnormal numbers count as zeros, and a sum is
 // rounded to nearest even after each pair, as with VDPBF16PS, but pairs' order is the tile's.
+//
+// It imports core/engine/kernel. Start with product.go.
 package amx

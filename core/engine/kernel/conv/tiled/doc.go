@@ -7,4 +7,6 @@
 // An output is Σ w·x over taps and channels. The frame of a forward pass has pairs of channels, as a tile of B wants them: its
 // rows are planes of the frame, of which a tap is a distance. A weight gradient is a sum over pixels: rows of a tile of A are planes of
 // x, where a tap is a distance again, and dy is turned, so that pairs of its pixels are rows of B.
+//
+// It imports core/engine/kernel and its packages amx, gemm, elementwise, conv/cost and conv/geometry. Start with frame.go.
 package tiled
