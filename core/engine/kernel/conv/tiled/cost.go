@@ -50,6 +50,9 @@ func (c *forward) terms() (t cost.Terms) {
 	t[calls] = groups * float64(phases*chunks*kernel.CeilDiv(c.outs, 2*amx.Rows))
 	t[storedSums] = groups * float64(phases*pixels*c.outs)
 	t[fills] = n * float64(f.strideH*c.pairs*kernel.CeilDiv(f.w, kernel.Block))
+	if f.h == 1 && f.strideW == 1 {
+		t[fills] = n * float64(2*c.pairs)
+	}
 	t[filledRows] = n * float64(f.h*c.pairs*kernel.CeilDiv(f.w, kernel.Block))
 	t[writes] = n * float64(phases*c.outs)
 	t[writtenRows] = n * float64(phases*c.outs*f.oh*kernel.CeilDiv(f.ow, kernel.Block))

@@ -34,12 +34,13 @@ type phase struct{ first, count int32 }
 // chunkPixels is about how many outputs of 32 channels are computed at a time, so that their sums stay in the L2 cache.
 const chunkPixels = 256
 
-func newForward(p *geometry.Shape, gradInput bool) forward {
-	c := forward{p: *p, from: p.C, outs: p.K, grad: gradInput}
+func newForward(shape *geometry.Shape, gradInput bool) forward {
+	p := flat(shape)
+	c := forward{p: p, from: p.C, outs: p.K, grad: gradInput}
 	if gradInput {
-		c.from, c.outs, c.f = p.K, p.C, gradFrame(p)
+		c.from, c.outs, c.f = p.K, p.C, gradFrame(&p)
 	} else {
-		c.f = inputFrame(p)
+		c.f = inputFrame(&p)
 	}
 	c.pairs = kernel.CeilDiv(c.from, 2)
 	c.blocks = kernel.CeilDiv(c.pairs, amx.Pairs)
@@ -230,9 +231,17 @@ func (c *forward) fill(x []uint16, images int) {
 // fillRows copies rows of two channels, from row i on; without a second one, its elements are zeros. stride is elements.
 func (c *forward) fillRows(rows, i int, even, odd []uint16, stride int, plane []float32) {
 	f := &c.f
-	lanes := kernel.Block * f.strideW
-	for col := (f.w - 1) / lanes * lanes; col >= 0; col -= lanes {
-		n, second := min(lanes, f.w-col), &zeros[0]
+	lanes, end := kernel.Block*f.strideW, f.w
+	if whole := f.w / lanes; f.h == 1 && f.strideW == 1 && odd != nil && whole > 0 { // as rows of one vector
+		phase, at := f.place(f.gapH, f.gapW)
+		gemm.PackPairs(whole, &even[0], &odd[0], 2*lanes, lanes, &plane[phase*c.plane+at], 4*lanes)
+		if end -= whole * lanes; end == 0 {
+			return
+		}
+		even, odd, plane = even[whole*lanes:], odd[whole*lanes:], plane[whole*lanes:]
+	}
+	for col := (end - 1) / lanes * lanes; col >= 0; col -= lanes {
+		n, second := min(lanes, end-col), &zeros[0]
 		if odd != nil {
 			second = &odd[i*f.w+col]
 		}

@@ -15,6 +15,15 @@ func Takes(p *geometry.Shape) bool {
 		p.PadH <= p.DilationH()*(p.R-1) && p.PadW <= p.DilationW()*(p.S-1) && 4*p.R*p.S*max(p.C, p.K)*(p.H+p.PadH)*(p.W+p.PadW) < math.MaxInt32/4
 }
 
+// flat is p, whose images are one row where filters of 1×1 see every pixel.
+func flat(p *geometry.Shape) geometry.Shape {
+	f := *p
+	if p.R*p.S == 1 && p.PadH+p.PadW == 0 && p.Stride1() {
+		f.H, f.W = 1, p.H*p.W
+	}
+	return f
+}
+
 // frame is where the images of a group lie in a plane. Rows are gap pixels longer than images, and images so many rows higher; the zeros
 // there are what filters see beyond an edge. A stride splits a plane by the phases of rows and of columns. Numbers are pixels of a
 // phase where they are about places in it.

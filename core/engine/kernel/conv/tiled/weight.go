@@ -30,9 +30,10 @@ const (
 	partSteps = 16
 )
 
-func newWeight(p *geometry.Shape) weight {
-	c := weight{p: *p, taps: p.R * p.S}
-	c.f = inputFrame(p)
+func newWeight(shape *geometry.Shape) weight {
+	p := flat(shape)
+	c := weight{p: p, taps: p.R * p.S}
+	c.f = inputFrame(&p)
 	c.pixels = kernel.CeilDiv(c.f.rows(c.f.images)*c.f.width, stepPixels) * stepPixels
 	c.plane = c.f.plane(stepPixels, kernel.PairLanes)
 	return c
