@@ -263,7 +263,7 @@ TEXT ·roundRowsAMX(SB), NOSPLIT, $0-56
 	MOVQ         y+40(FP), DX
 	MOVQ         xRow+24(FP), BX
 	MOVQ         yRow+48(FP), SI
-	MOVSS        bias+32(FP), X0
+	VMOVSS       bias+32(FP), X0
 	VBROADCASTSS X0, Z1
 	MOVQ         rows+0(FP), DI
 

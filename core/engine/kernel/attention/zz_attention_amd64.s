@@ -327,9 +327,9 @@ GLOBL attentionConstantsAVX2<>(SB), RODATA|NOPTR, $1280
 // func scorePeaksAVX2(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 // Requires: AVX, AVX2, SSE
 TEXT ·scorePeaksAVX2(SB), NOSPLIT, $0-64
-	MOVSS        seen+40(FP), X0
+	VMOVSS       seen+40(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        step+44(FP), X1
+	VMOVSS       step+44(FP), X1
 	VBROADCASTSS X1, Y1
 	MOVQ         lanes+32(FP), AX
 	MOVQ         x+16(FP), CX
@@ -380,9 +380,9 @@ rowDone:
 // func scoreExpsAVX2(rows int, vectors int, rest int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, shifts *float32, sums *float32)
 // Requires: AVX, AVX2, FMA3, SSE
 TEXT ·scoreExpsAVX2(SB), NOSPLIT, $0-80
-	MOVSS        seen+48(FP), X0
+	VMOVSS       seen+48(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        step+52(FP), X1
+	VMOVSS       step+52(FP), X1
 	VBROADCASTSS X1, Y1
 	MOVQ         lanes+40(FP), AX
 	MOVQ         x+24(FP), CX
@@ -474,7 +474,7 @@ TEXT ·scoreSlopesAVX2(SB), NOSPLIT, $0-64
 	MOVQ         p+24(FP), AX
 	MOVQ         s+32(FP), CX
 	MOVQ         dots+56(FP), DX
-	MOVSS        scale+48(FP), X0
+	VMOVSS       scale+48(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         rows+0(FP), BX
 
@@ -728,7 +728,7 @@ rowDone:
 TEXT ·scaleRowsAVX2(SB), NOSPLIT, $0-64
 	MOVQ         y+8(FP), AX
 	MOVQ         factors+40(FP), CX
-	MOVSS        less+48(FP), X0
+	VMOVSS       less+48(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         rows+0(FP), DX
 
@@ -1117,9 +1117,9 @@ GLOBL attentionConstantsAVX512<>(SB), RODATA|NOPTR, $1280
 // func scorePeaksAVX512(rows int, vectors int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, peaks *float32)
 // Requires: AVX, AVX512F, AVX512VL, SSE
 TEXT ·scorePeaksAVX512(SB), NOSPLIT, $0-64
-	MOVSS        seen+40(FP), X0
+	VMOVSS       seen+40(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        step+44(FP), X2
+	VMOVSS       step+44(FP), X2
 	VBROADCASTSS X2, Z2
 	MOVQ         lanes+32(FP), AX
 	MOVQ         x+16(FP), CX
@@ -1172,9 +1172,9 @@ rowDone:
 // func scoreExpsAVX512(rows int, vectors int, rest int, x *float32, bytes int, lanes *float32, seen float32, step float32, most float32, scale float32, shifts *float32, sums *float32)
 // Requires: AVX, AVX512F, AVX512VL, SSE
 TEXT ·scoreExpsAVX512(SB), NOSPLIT, $0-80
-	MOVSS        seen+48(FP), X0
+	VMOVSS       seen+48(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        step+52(FP), X5
+	VMOVSS       step+52(FP), X5
 	VBROADCASTSS X5, Z5
 	MOVQ         lanes+40(FP), AX
 	MOVQ         x+24(FP), CX
@@ -1268,7 +1268,7 @@ TEXT ·scoreSlopesAVX512(SB), NOSPLIT, $0-64
 	MOVQ         p+24(FP), AX
 	MOVQ         s+32(FP), CX
 	MOVQ         dots+56(FP), DX
-	MOVSS        scale+48(FP), X0
+	VMOVSS       scale+48(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         rows+0(FP), BX
 
@@ -1522,7 +1522,7 @@ rowDone:
 TEXT ·scaleRowsAVX512(SB), NOSPLIT, $0-64
 	MOVQ         y+8(FP), AX
 	MOVQ         factors+40(FP), CX
-	MOVSS        less+48(FP), X0
+	VMOVSS       less+48(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         rows+0(FP), DX
 

@@ -58,7 +58,7 @@ done:
 // Requires: AVX, AVX2, SSE
 TEXT ·scaleAVX2(SB), NOSPLIT, $0-24
 	MOVQ         dst+0(FP), AX
-	MOVSS        alpha+8(FP), X0
+	VMOVSS       alpha+8(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         n+16(FP), CX
 	XORQ         DX, DX
@@ -82,7 +82,7 @@ done:
 // Requires: AVX, AVX2, SSE
 TEXT ·axpyAVX2(SB), NOSPLIT, $0-32
 	MOVQ         dst+0(FP), AX
-	MOVSS        alpha+8(FP), X0
+	VMOVSS       alpha+8(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         src+16(FP), CX
 	MOVQ         n+24(FP), DX
@@ -162,7 +162,7 @@ done:
 // Requires: AVX, AVX2, SSE
 TEXT ·dropoutAVX2(SB), NOSPLIT, $0-40
 	MOVQ         mask+0(FP), AX
-	MOVSS        scale+8(FP), X0
+	VMOVSS       scale+8(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         x+16(FP), CX
 	MOVQ         y+24(FP), DX
@@ -240,7 +240,7 @@ done:
 // Requires: AVX, AVX512F, SSE
 TEXT ·scaleAVX512(SB), NOSPLIT, $0-24
 	MOVQ         dst+0(FP), AX
-	MOVSS        alpha+8(FP), X0
+	VMOVSS       alpha+8(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         n+16(FP), CX
 	XORQ         DX, DX
@@ -262,7 +262,7 @@ done:
 // Requires: AVX, AVX512F, SSE
 TEXT ·axpyAVX512(SB), NOSPLIT, $0-32
 	MOVQ         dst+0(FP), AX
-	MOVSS        alpha+8(FP), X0
+	VMOVSS       alpha+8(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         src+16(FP), CX
 	MOVQ         n+24(FP), DX
@@ -333,7 +333,7 @@ done:
 // Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·dropoutAVX512(SB), NOSPLIT, $0-40
 	MOVQ         mask+0(FP), AX
-	MOVSS        scale+8(FP), X0
+	VMOVSS       scale+8(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         x+16(FP), CX
 	MOVQ         y+24(FP), DX

@@ -1967,9 +1967,9 @@ done:
 // func softplusAVX2(x *float32, y *float32, n int, beta float32, threshold float32)
 // Requires: AVX, AVX2, SSE
 TEXT ·softplusAVX2(SB), NOSPLIT, $0-32
-	MOVSS        beta+24(FP), X0
+	VMOVSS       beta+24(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        threshold+28(FP), X1
+	VMOVSS       threshold+28(FP), X1
 	VBROADCASTSS X1, Y1
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
@@ -2090,9 +2090,9 @@ done:
 // func softplusGradAVX2(saved *float32, dy *float32, dx *float32, n int, beta float32, threshold float32)
 // Requires: AVX, AVX2, SSE
 TEXT ·softplusGradAVX2(SB), NOSPLIT, $0-40
-	MOVSS        beta+32(FP), X0
+	VMOVSS       beta+32(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        threshold+36(FP), X1
+	VMOVSS       threshold+36(FP), X1
 	VBROADCASTSS X1, Y1
 	MOVQ         saved+0(FP), AX
 	MOVQ         dy+8(FP), CX
@@ -2192,7 +2192,7 @@ done:
 // func leakyReLUAVX2(x *float32, y *float32, n int, slope float32)
 // Requires: AVX, AVX2, SSE
 TEXT ·leakyReLUAVX2(SB), NOSPLIT, $0-28
-	MOVSS        slope+24(FP), X0
+	VMOVSS       slope+24(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y1, Y1, Y1
 	MOVQ         x+0(FP), AX
@@ -2224,7 +2224,7 @@ done:
 // func leakyReLUGradAVX2(saved *float32, dy *float32, dx *float32, n int, slope float32)
 // Requires: AVX, AVX2, SSE
 TEXT ·leakyReLUGradAVX2(SB), NOSPLIT, $0-36
-	MOVSS        slope+32(FP), X0
+	VMOVSS       slope+32(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y1, Y1, Y1
 	MOVQ         saved+0(FP), AX
@@ -3776,9 +3776,9 @@ done:
 // func softplusAVX512(x *float32, y *float32, n int, beta float32, threshold float32)
 // Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·softplusAVX512(SB), NOSPLIT, $0-32
-	MOVSS        beta+24(FP), X0
+	VMOVSS       beta+24(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        threshold+28(FP), X3
+	VMOVSS       threshold+28(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
@@ -3849,9 +3849,9 @@ done:
 // func softplusGradAVX512(saved *float32, dy *float32, dx *float32, n int, beta float32, threshold float32)
 // Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·softplusGradAVX512(SB), NOSPLIT, $0-40
-	MOVSS        beta+32(FP), X0
+	VMOVSS       beta+32(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        threshold+36(FP), X3
+	VMOVSS       threshold+36(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         saved+0(FP), AX
 	MOVQ         dy+8(FP), CX
@@ -3913,7 +3913,7 @@ done:
 // func leakyReLUAVX512(x *float32, y *float32, n int, slope float32)
 // Requires: AVX, AVX512F, SSE
 TEXT ·leakyReLUAVX512(SB), NOSPLIT, $0-28
-	MOVSS        slope+24(FP), X0
+	VMOVSS       slope+24(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	MOVQ         x+0(FP), AX
@@ -3940,7 +3940,7 @@ done:
 // func leakyReLUGradAVX512(saved *float32, dy *float32, dx *float32, n int, slope float32)
 // Requires: AVX, AVX512F, SSE
 TEXT ·leakyReLUGradAVX512(SB), NOSPLIT, $0-36
-	MOVSS        slope+32(FP), X0
+	VMOVSS       slope+32(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	MOVQ         saved+0(FP), AX

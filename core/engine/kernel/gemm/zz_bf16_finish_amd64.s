@@ -10,7 +10,7 @@ TEXT ·finishRowBF16(SB), NOSPLIT, $0-48
 	MOVQ         biasStep+16(FP), BX
 	MOVQ         y+32(FP), SI
 	MOVQ         n+40(FP), DI
-	MOVSS        floor+24(FP), X0
+	VMOVSS       floor+24(FP), X0
 	VBROADCASTSS X0, Z0
 	TESTQ        DI, DI
 	JZ           done

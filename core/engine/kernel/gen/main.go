@@ -90,6 +90,7 @@ func write(f isa.Family, dir string, calls choices) error {
 	if err := pass.Compile.Execute(file); err != nil {
 		return err
 	}
+	encodeVEX(file)
 	if err := checkLevels(file, f.ISAs); err != nil {
 		return err
 	}

@@ -347,7 +347,7 @@ TEXT ·mseLossAVX2(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+32(FP), X0
+	VMOVSS       scale+32(FP), X0
 	VBROADCASTSS X0, Y0
 	VMOVUPS      (BX), Y1
 	VMOVUPS      32(BX), Y2
@@ -396,7 +396,7 @@ TEXT ·l1LossAVX2(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+32(FP), X0
+	VMOVSS       scale+32(FP), X0
 	VBROADCASTSS X0, Y0
 	VMOVUPS      (BX), Y1
 	VMOVUPS      32(BX), Y2
@@ -459,7 +459,7 @@ TEXT ·huberLossAVX2(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+36(FP), X0
+	VMOVSS       scale+36(FP), X0
 	VBROADCASTSS X0, Y0
 	VMOVUPS      (BX), Y1
 	VMOVUPS      32(BX), Y2
@@ -472,7 +472,7 @@ loop:
 	JGE          done
 	VMOVUPS      (AX)(DI*1), Y3
 	VMOVUPS      (CX)(DI*1), Y4
-	MOVSS        delta+32(FP), X5
+	VMOVSS       delta+32(FP), X5
 	VBROADCASTSS X5, Y5
 	VSUBPS       Y4, Y3, Y3
 	VANDPS       lossConstantsAVX2<>+192(SB), Y3, Y4
@@ -534,7 +534,7 @@ TEXT ·bceLossAVX2(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+32(FP), X0
+	VMOVSS       scale+32(FP), X0
 	VBROADCASTSS X0, Y0
 	VMOVUPS      (BX), Y1
 	VMOVUPS      32(BX), Y2
@@ -1043,7 +1043,7 @@ TEXT ·mseLossAVX512(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+32(FP), X0
+	VMOVSS       scale+32(FP), X0
 	VBROADCASTSS X0, Z0
 	VMOVUPS      (BX), Z1
 	MOVQ         n+40(FP), SI
@@ -1079,7 +1079,7 @@ TEXT ·l1LossAVX512(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+32(FP), X0
+	VMOVSS       scale+32(FP), X0
 	VBROADCASTSS X0, Z0
 	VMOVUPS      (BX), Z4
 	MOVQ         n+40(FP), SI
@@ -1122,7 +1122,7 @@ TEXT ·huberLossAVX512(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+36(FP), X0
+	VMOVSS       scale+36(FP), X0
 	VBROADCASTSS X0, Z0
 	VMOVUPS      (BX), Z1
 	MOVQ         n+40(FP), SI
@@ -1134,7 +1134,7 @@ loop:
 	JGE           done
 	VMOVUPS       (AX)(DI*1), Z2
 	VMOVUPS       (CX)(DI*1), Z3
-	MOVSS         delta+32(FP), X4
+	VMOVSS        delta+32(FP), X4
 	VBROADCASTSS  X4, Z4
 	VSUBPS        Z3, Z2, Z2
 	VANDPS        lossConstantsAVX512<>+192(SB), Z2, Z3
@@ -1172,7 +1172,7 @@ TEXT ·bceLossAVX512(SB), NOSPLIT, $0-48
 	MOVQ         target+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         sums+24(FP), BX
-	MOVSS        scale+32(FP), X0
+	VMOVSS       scale+32(FP), X0
 	VBROADCASTSS X0, Z0
 	VMOVUPS      (BX), Z4
 	MOVQ         n+40(FP), SI

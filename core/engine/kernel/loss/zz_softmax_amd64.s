@@ -928,7 +928,7 @@ expDone:
 TEXT ·scaleRowsAVX2(SB), NOSPLIT, $0-64
 	MOVQ         y+8(FP), AX
 	MOVQ         factors+40(FP), CX
-	MOVSS        less+48(FP), X0
+	VMOVSS       less+48(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         rows+0(FP), DX
 
@@ -1924,7 +1924,7 @@ expDone:
 TEXT ·scaleRowsAVX512(SB), NOSPLIT, $0-64
 	MOVQ         y+8(FP), AX
 	MOVQ         factors+40(FP), CX
-	MOVSS        less+48(FP), X0
+	VMOVSS       less+48(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         rows+0(FP), DX
 

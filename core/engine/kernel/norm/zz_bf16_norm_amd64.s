@@ -30,7 +30,7 @@ TEXT ·halfNormRowsBF16(SB), NOSPLIT, $0-72
 	MOVQ         mean+16(FP), DI
 	MOVQ         scale+24(FP), R8
 	MOVQ         shift+32(FP), R9
-	MOVSS        floor+40(FP), X0
+	VMOVSS       floor+40(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X1
@@ -96,7 +96,7 @@ TEXT ·halfNormAddRowsBF16(SB), NOSPLIT, $0-80
 	MOVQ         mean+24(FP), R8
 	MOVQ         scale+32(FP), R9
 	MOVQ         shift+40(FP), R10
-	MOVSS        floor+48(FP), X0
+	VMOVSS       floor+48(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X1

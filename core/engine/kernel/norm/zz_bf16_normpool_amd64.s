@@ -9,7 +9,7 @@ TEXT ·halfMomentsBF16(SB), NOSPLIT, $0-52
 	MOVL         $0xffff0000, CX
 	VMOVD        CX, X0
 	VPBROADCASTD X0, Z0
-	MOVSS        inverse+24(FP), X1
+	VMOVSS       inverse+24(FP), X1
 	VBROADCASTSS X1, Z1
 	MOVQ         tail+16(FP), CX
 	KMOVW        CX, K1
@@ -128,7 +128,7 @@ diffTail:
 	VSUBPS.Z      Z1, Z2, K1, Z2
 	VADDPS        Z2, Z9, Z9
 	VFMADD231PS   Z2, Z2, Z13
-	MOVSS         X1, mean+40(FP)
+	VMOVSS        X1, mean+40(FP)
 	VADDPS        Z7, Z6, Z6
 	VADDPS        Z9, Z8, Z8
 	VADDPS        Z8, Z6, Z6
@@ -140,7 +140,7 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+44(FP)
+	VMOVSS        X1, diff+44(FP)
 	VADDPS        Z11, Z10, Z10
 	VADDPS        Z13, Z12, Z12
 	VADDPS        Z12, Z10, Z10
@@ -152,7 +152,7 @@ diffTail:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+48(FP)
+	VMOVSS        X1, square+48(FP)
 	VZEROUPPER
 	RET
 

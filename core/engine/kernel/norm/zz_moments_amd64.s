@@ -6,7 +6,7 @@
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·momentsAVX2(SB), NOSPLIT, $0-68
 	MOVQ         ahead+48(FP), AX
-	MOVSS        inverse+32(FP), X0
+	VMOVSS       inverse+32(FP), X0
 	VBROADCASTSS X0, Y1
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y2, Y2, Y2
@@ -181,7 +181,7 @@ diffDone:
 	JNZ  diffPlanes
 
 diffAll:
-	MOVSS        X1, mean+56(FP)
+	VMOVSS       X1, mean+56(FP)
 	VADDPS       Y2, Y0, Y0
 	VADDPS       Y4, Y3, Y3
 	VADDPS       Y3, Y0, Y0
@@ -191,7 +191,7 @@ diffAll:
 	VADDPS       X1, X0, X1
 	VPERMILPS    $0xb1, X1, X0
 	VADDPS       X1, X0, X1
-	MOVSS        X1, diff+60(FP)
+	VMOVSS       X1, diff+60(FP)
 	VADDPS       Y6, Y5, Y5
 	VADDPS       Y8, Y7, Y7
 	VADDPS       Y7, Y5, Y5
@@ -201,7 +201,7 @@ diffAll:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, square+64(FP)
+	VMOVSS       X0, square+64(FP)
 	VZEROUPPER
 	RET
 
@@ -209,7 +209,7 @@ diffAll:
 // Requires: AVX, AVX2, FMA3, MMX+, SSE
 TEXT ·momentsAroundAVX2(SB), NOSPLIT, $0-64
 	MOVQ         ahead+48(FP), AX
-	MOVSS        center+32(FP), X0
+	VMOVSS       center+32(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
@@ -312,7 +312,7 @@ diffAll:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, diff+56(FP)
+	VMOVSS       X0, diff+56(FP)
 	VADDPS       Y6, Y5, Y5
 	VADDPS       Y8, Y7, Y7
 	VADDPS       Y7, Y5, Y5
@@ -322,7 +322,7 @@ diffAll:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, square+60(FP)
+	VMOVSS       X0, square+60(FP)
 	VZEROUPPER
 	RET
 
@@ -330,7 +330,7 @@ diffAll:
 // Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
 TEXT ·momentsAVX512(SB), NOSPLIT, $0-68
 	MOVQ         ahead+48(FP), AX
-	MOVSS        inverse+32(FP), X1
+	VMOVSS       inverse+32(FP), X1
 	VBROADCASTSS X1, Z1
 	VPXORD       Z0, Z0, Z0
 	VPXORD       Z2, Z2, Z2
@@ -503,7 +503,7 @@ diffDone:
 	JNZ  diffPlanes
 
 diffAll:
-	MOVSS         X1, mean+56(FP)
+	VMOVSS        X1, mean+56(FP)
 	VADDPS        Z7, Z6, Z6
 	VADDPS        Z9, Z8, Z8
 	VADDPS        Z8, Z6, Z6
@@ -515,7 +515,7 @@ diffAll:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+60(FP)
+	VMOVSS        X1, diff+60(FP)
 	VADDPS        Z11, Z10, Z10
 	VADDPS        Z13, Z12, Z12
 	VADDPS        Z12, Z10, Z10
@@ -527,7 +527,7 @@ diffAll:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+64(FP)
+	VMOVSS        X1, square+64(FP)
 	VZEROUPPER
 	RET
 
@@ -535,7 +535,7 @@ diffAll:
 // Requires: AVX, AVX512F, AVX512VL, MMX+, SSE
 TEXT ·momentsAroundAVX512(SB), NOSPLIT, $0-64
 	MOVQ         ahead+48(FP), AX
-	MOVSS        center+32(FP), X0
+	VMOVSS       center+32(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -638,7 +638,7 @@ diffAll:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+56(FP)
+	VMOVSS        X1, diff+56(FP)
 	VADDPS        Z6, Z5, Z5
 	VADDPS        Z8, Z7, Z7
 	VADDPS        Z7, Z5, Z5
@@ -650,6 +650,6 @@ diffAll:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+60(FP)
+	VMOVSS        X1, square+60(FP)
 	VZEROUPPER
 	RET

@@ -7,11 +7,11 @@
 TEXT ·subMulAddAVX2(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
+	VMOVSS       mean+8(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        scale+12(FP), X1
+	VMOVSS       scale+12(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        shift+16(FP), X2
+	VMOVSS       shift+16(FP), X2
 	VBROADCASTSS X2, Y2
 	MOVQ         n+32(FP), DX
 	XORQ         BX, BX
@@ -43,13 +43,13 @@ TEXT ·normGradAVX2(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+8(FP), CX
 	MOVQ         dx+32(FP), DX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        meanDy+20(FP), X1
+	VMOVSS       meanDy+20(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        slope+24(FP), X2
+	VMOVSS       slope+24(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        scale+28(FP), X3
+	VMOVSS       scale+28(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -576,7 +576,7 @@ GLOBL inverseRootsOneAVX2<>(SB), RODATA|NOPTR, $64
 TEXT ·inverseRootsAVX2(SB), NOSPLIT, $0-20
 	MOVQ         x+8(FP), AX
 	MOVQ         n+0(FP), CX
-	MOVSS        eps+16(FP), X0
+	VMOVSS       eps+16(FP), X0
 	VBROADCASTSS X0, Y0
 	VBROADCASTSS inverseRootsOneAVX2<>+0(SB), Y1
 
@@ -1840,7 +1840,7 @@ TEXT ·columnMeansAVX2(SB), NOSPLIT, $0-56
 	MOVQ         mean+40(FP), BX
 	MOVQ         variance+48(FP), SI
 	MOVQ         vectors+0(FP), DI
-	MOVSS        inverse+32(FP), X0
+	VMOVSS       inverse+32(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y1, Y1, Y1
 
@@ -2503,7 +2503,7 @@ TEXT ·columnGradFactorsAVX2(SB), NOSPLIT, $0-64
 	MOVQ         meanDy+48(FP), SI
 	MOVQ         slope+56(FP), DI
 	MOVQ         vectors+0(FP), R8
-	MOVSS        inverse+40(FP), X0
+	VMOVSS       inverse+40(FP), X0
 	VBROADCASTSS X0, Y0
 
 vectors:
@@ -2852,11 +2852,11 @@ row:
 TEXT ·subMulAddAVX512(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
+	VMOVSS       mean+8(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        scale+12(FP), X1
+	VMOVSS       scale+12(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        shift+16(FP), X2
+	VMOVSS       shift+16(FP), X2
 	VBROADCASTSS X2, Z2
 	MOVQ         n+32(FP), DX
 	XORQ         BX, BX
@@ -2883,13 +2883,13 @@ TEXT ·normGradAVX512(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+8(FP), CX
 	MOVQ         dx+32(FP), DX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        meanDy+20(FP), X1
+	VMOVSS       meanDy+20(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        slope+24(FP), X2
+	VMOVSS       slope+24(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        scale+28(FP), X3
+	VMOVSS       scale+28(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -3403,7 +3403,7 @@ GLOBL inverseRootsOneAVX512<>(SB), RODATA|NOPTR, $64
 TEXT ·inverseRootsAVX512(SB), NOSPLIT, $0-20
 	MOVQ         x+8(FP), AX
 	MOVQ         n+0(FP), CX
-	MOVSS        eps+16(FP), X0
+	VMOVSS       eps+16(FP), X0
 	VBROADCASTSS X0, Z0
 	VBROADCASTSS inverseRootsOneAVX512<>+0(SB), Z1
 
@@ -4531,7 +4531,7 @@ TEXT ·columnMeansAVX512(SB), NOSPLIT, $0-56
 	MOVQ         mean+40(FP), BX
 	MOVQ         variance+48(FP), SI
 	MOVQ         vectors+0(FP), DI
-	MOVSS        inverse+32(FP), X0
+	VMOVSS       inverse+32(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 
@@ -4897,7 +4897,7 @@ TEXT ·columnGradFactorsAVX512(SB), NOSPLIT, $0-64
 	MOVQ         meanDy+48(FP), SI
 	MOVQ         slope+56(FP), DI
 	MOVQ         vectors+0(FP), R8
-	MOVSS        inverse+40(FP), X0
+	VMOVSS       inverse+40(FP), X0
 	VBROADCASTSS X0, Z0
 
 vectors:

@@ -7,7 +7,7 @@
 TEXT ·normSumsAVX2(SB), NOSPLIT, $0-48
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y1, Y1, Y1
@@ -49,14 +49,14 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+40(FP)
+	VMOVSS       X0, total+40(FP)
 	VEXTRACTF128 $0x01, Y3, X0
 	VADDPS       X3, X0, X0
 	VPERMILPS    $0x4e, X0, X1
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+44(FP)
+	VMOVSS       X0, dot+44(FP)
 	VZEROUPPER
 	RET
 
@@ -65,7 +65,7 @@ done:
 TEXT ·reluSumsAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         y+0(FP), DX
 	VXORPS       Y1, Y1, Y1
@@ -115,14 +115,14 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+48(FP)
+	VMOVSS       X0, total+48(FP)
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+52(FP)
+	VMOVSS       X0, dot+52(FP)
 	VZEROUPPER
 	RET
 
@@ -131,7 +131,7 @@ done:
 TEXT ·reluSumsToAVX2(SB), NOSPLIT, $0-64
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         y+0(FP), DX
 	MOVQ         d+32(FP), BX
@@ -184,14 +184,14 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+56(FP)
+	VMOVSS       X0, total+56(FP)
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
 	VPERMILPS    $0x4e, X0, X1
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+60(FP)
+	VMOVSS       X0, dot+60(FP)
 	VZEROUPPER
 	RET
 
@@ -1549,7 +1549,7 @@ TEXT ·f16MomentsAroundAVX2(SB), NOSPLIT, $0-56
 	MOVQ         n+16(FP), DX
 	MOVQ         bytes+32(FP), BX
 	MOVQ         ahead+40(FP), SI
-	MOVSS        center+24(FP), X0
+	VMOVSS       center+24(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y4, Y4, Y4
@@ -1583,7 +1583,7 @@ block:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, diff+48(FP)
+	VMOVSS       X0, diff+48(FP)
 	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
@@ -1591,7 +1591,7 @@ block:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, square+52(FP)
+	VMOVSS       X0, square+52(FP)
 	VZEROUPPER
 	RET
 
@@ -1600,13 +1600,13 @@ block:
 TEXT ·f16ApplyAVX2(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
+	VMOVSS       mean+8(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        scale+12(FP), X1
+	VMOVSS       scale+12(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        shift+16(FP), X2
+	VMOVSS       shift+16(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        floor+20(FP), X3
+	VMOVSS       floor+20(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         n+32(FP), DX
 	XORQ         BX, BX
@@ -1641,13 +1641,13 @@ done:
 TEXT ·f16AddApplyAVX2(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         y+32(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        scale+20(FP), X1
+	VMOVSS       scale+20(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        shift+24(FP), X2
+	VMOVSS       shift+24(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        floor+28(FP), X3
+	VMOVSS       floor+28(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         r+8(FP), DX
 	MOVQ         n+40(FP), BX
@@ -1687,7 +1687,7 @@ done:
 TEXT ·f16SumsAVX2(SB), NOSPLIT, $0-40
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y1, Y1, Y1
@@ -1722,7 +1722,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+32(FP)
+	VMOVSS       X0, total+32(FP)
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X0
 	VADDPS       X3, X0, X0
@@ -1730,7 +1730,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+36(FP)
+	VMOVSS       X0, dot+36(FP)
 	VZEROUPPER
 	RET
 
@@ -1739,7 +1739,7 @@ done:
 TEXT ·f16ReLUSumsAVX2(SB), NOSPLIT, $0-48
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         y+0(FP), DX
 	VXORPS       Y1, Y1, Y1
@@ -1781,7 +1781,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+40(FP)
+	VMOVSS       X0, total+40(FP)
 	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
@@ -1789,7 +1789,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+44(FP)
+	VMOVSS       X0, dot+44(FP)
 	VZEROUPPER
 	RET
 
@@ -1798,7 +1798,7 @@ done:
 TEXT ·f16ReLUSumsToAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+32(FP), X0
+	VMOVSS       mean+32(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         y+0(FP), DX
 	MOVQ         d+24(FP), BX
@@ -1845,7 +1845,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+48(FP)
+	VMOVSS       X0, total+48(FP)
 	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
@@ -1853,20 +1853,20 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+52(FP)
+	VMOVSS       X0, dot+52(FP)
 	VZEROUPPER
 	RET
 
 // func f16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, F16C, SSE
 TEXT ·f16GradAVX2(SB), NOSPLIT, $0-48
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        meanDy+20(FP), X1
+	VMOVSS       meanDy+20(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        slope+24(FP), X2
+	VMOVSS       slope+24(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        scale+28(FP), X3
+	VMOVSS       scale+28(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+8(FP), CX
@@ -1907,13 +1907,13 @@ done:
 // func f16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, F16C, SSE
 TEXT ·f16ReLUGradAVX2(SB), NOSPLIT, $0-56
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        meanDy+28(FP), X1
+	VMOVSS       meanDy+28(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        slope+32(FP), X2
+	VMOVSS       slope+32(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        scale+36(FP), X3
+	VMOVSS       scale+36(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+16(FP), CX
@@ -1966,7 +1966,7 @@ TEXT ·bf16MomentsAroundAVX2(SB), NOSPLIT, $0-56
 	MOVQ         n+16(FP), DX
 	MOVQ         bytes+32(FP), BX
 	MOVQ         ahead+40(FP), SI
-	MOVSS        center+24(FP), X0
+	VMOVSS       center+24(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y4, Y4, Y4
@@ -2002,7 +2002,7 @@ block:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, diff+48(FP)
+	VMOVSS       X0, diff+48(FP)
 	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
@@ -2010,7 +2010,7 @@ block:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, square+52(FP)
+	VMOVSS       X0, square+52(FP)
 	VZEROUPPER
 	RET
 
@@ -2019,13 +2019,13 @@ block:
 TEXT ·bf16ApplyAVX2(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
+	VMOVSS       mean+8(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        scale+12(FP), X1
+	VMOVSS       scale+12(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        shift+16(FP), X2
+	VMOVSS       shift+16(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        floor+20(FP), X3
+	VMOVSS       floor+20(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVL         $0x00000001, DX
 	VMOVD        DX, X4
@@ -2106,13 +2106,13 @@ done:
 TEXT ·bf16AddApplyAVX2(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         y+32(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        scale+20(FP), X1
+	VMOVSS       scale+20(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        shift+24(FP), X2
+	VMOVSS       shift+24(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        floor+28(FP), X3
+	VMOVSS       floor+28(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         r+8(FP), DX
 	MOVL         $0x00000001, BX
@@ -2200,7 +2200,7 @@ done:
 TEXT ·bf16SumsAVX2(SB), NOSPLIT, $0-40
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y1, Y1, Y1
@@ -2239,7 +2239,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+32(FP)
+	VMOVSS       X0, total+32(FP)
 	VADDPS       Y4, Y3, Y3
 	VEXTRACTF128 $0x01, Y3, X0
 	VADDPS       X3, X0, X0
@@ -2247,7 +2247,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+36(FP)
+	VMOVSS       X0, dot+36(FP)
 	VZEROUPPER
 	RET
 
@@ -2256,7 +2256,7 @@ done:
 TEXT ·bf16ReLUSumsAVX2(SB), NOSPLIT, $0-48
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         y+0(FP), DX
 	VXORPS       Y1, Y1, Y1
@@ -2304,7 +2304,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+40(FP)
+	VMOVSS       X0, total+40(FP)
 	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
@@ -2312,7 +2312,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+44(FP)
+	VMOVSS       X0, dot+44(FP)
 	VZEROUPPER
 	RET
 
@@ -2321,7 +2321,7 @@ done:
 TEXT ·bf16ReLUSumsToAVX2(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+32(FP), X0
+	VMOVSS       mean+32(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         y+0(FP), DX
 	MOVQ         d+24(FP), BX
@@ -2398,7 +2398,7 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, total+48(FP)
+	VMOVSS       X0, total+48(FP)
 	VADDPS       Y5, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X0
 	VADDPS       X4, X0, X0
@@ -2406,20 +2406,20 @@ done:
 	VADDPS       X0, X1, X0
 	VPERMILPS    $0xb1, X0, X1
 	VADDPS       X0, X1, X0
-	MOVSS        X0, dot+52(FP)
+	VMOVSS       X0, dot+52(FP)
 	VZEROUPPER
 	RET
 
 // func bf16GradAVX2(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·bf16GradAVX2(SB), NOSPLIT, $0-48
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        meanDy+20(FP), X1
+	VMOVSS       meanDy+20(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        slope+24(FP), X2
+	VMOVSS       slope+24(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        scale+28(FP), X3
+	VMOVSS       scale+28(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+8(FP), CX
@@ -2508,13 +2508,13 @@ done:
 // func bf16ReLUGradAVX2(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·bf16ReLUGradAVX2(SB), NOSPLIT, $0-56
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        meanDy+28(FP), X1
+	VMOVSS       meanDy+28(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        slope+32(FP), X2
+	VMOVSS       slope+32(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        scale+36(FP), X3
+	VMOVSS       scale+36(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+16(FP), CX
@@ -2614,7 +2614,7 @@ done:
 TEXT ·normSumsAVX512(SB), NOSPLIT, $0-48
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -2649,7 +2649,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+40(FP)
+	VMOVSS        X1, total+40(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -2658,7 +2658,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+44(FP)
+	VMOVSS        X1, dot+44(FP)
 	VZEROUPPER
 	RET
 
@@ -2667,7 +2667,7 @@ done:
 TEXT ·reluSumsAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         y+0(FP), DX
 	VPXORD       Z1, Z1, Z1
@@ -2708,7 +2708,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+48(FP)
+	VMOVSS        X1, total+48(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -2717,7 +2717,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+52(FP)
+	VMOVSS        X1, dot+52(FP)
 	VZEROUPPER
 	RET
 
@@ -2726,7 +2726,7 @@ done:
 TEXT ·reluSumsToAVX512(SB), NOSPLIT, $0-64
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         y+0(FP), DX
 	MOVQ         d+32(FP), BX
@@ -2769,7 +2769,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+56(FP)
+	VMOVSS        X1, total+56(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -2778,7 +2778,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+60(FP)
+	VMOVSS        X1, dot+60(FP)
 	VZEROUPPER
 	RET
 
@@ -4048,7 +4048,7 @@ TEXT ·f16MomentsAroundAVX512(SB), NOSPLIT, $0-56
 	MOVQ         n+16(FP), DX
 	MOVQ         bytes+32(FP), BX
 	MOVQ         ahead+40(FP), SI
-	MOVSS        center+24(FP), X0
+	VMOVSS       center+24(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -4077,7 +4077,7 @@ block:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+48(FP)
+	VMOVSS        X1, diff+48(FP)
 	VEXTRACTF64X4 $0x01, Z2, Y0
 	VADDPS        Y2, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4086,7 +4086,7 @@ block:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+52(FP)
+	VMOVSS        X1, square+52(FP)
 	VZEROUPPER
 	RET
 
@@ -4095,13 +4095,13 @@ block:
 TEXT ·f16ApplyAVX512(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
+	VMOVSS       mean+8(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        scale+12(FP), X1
+	VMOVSS       scale+12(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        shift+16(FP), X2
+	VMOVSS       shift+16(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        floor+20(FP), X3
+	VMOVSS       floor+20(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         n+32(FP), DX
 	XORQ         BX, BX
@@ -4129,13 +4129,13 @@ done:
 TEXT ·f16AddApplyAVX512(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         y+32(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        scale+20(FP), X1
+	VMOVSS       scale+20(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        shift+24(FP), X2
+	VMOVSS       shift+24(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        floor+28(FP), X3
+	VMOVSS       floor+28(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         r+8(FP), DX
 	MOVQ         n+40(FP), BX
@@ -4166,7 +4166,7 @@ done:
 TEXT ·f16SumsAVX512(SB), NOSPLIT, $0-40
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -4195,7 +4195,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+32(FP)
+	VMOVSS        X1, total+32(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4204,7 +4204,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+36(FP)
+	VMOVSS        X1, dot+36(FP)
 	VZEROUPPER
 	RET
 
@@ -4213,7 +4213,7 @@ done:
 TEXT ·f16ReLUSumsAVX512(SB), NOSPLIT, $0-48
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         y+0(FP), DX
 	VPXORD       Z1, Z1, Z1
@@ -4246,7 +4246,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+40(FP)
+	VMOVSS        X1, total+40(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4255,7 +4255,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+44(FP)
+	VMOVSS        X1, dot+44(FP)
 	VZEROUPPER
 	RET
 
@@ -4264,7 +4264,7 @@ done:
 TEXT ·f16ReLUSumsToAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+32(FP), X0
+	VMOVSS       mean+32(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         y+0(FP), DX
 	MOVQ         d+24(FP), BX
@@ -4300,7 +4300,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+48(FP)
+	VMOVSS        X1, total+48(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4309,20 +4309,20 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+52(FP)
+	VMOVSS        X1, dot+52(FP)
 	VZEROUPPER
 	RET
 
 // func f16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·f16GradAVX512(SB), NOSPLIT, $0-48
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        meanDy+20(FP), X2
+	VMOVSS       meanDy+20(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        slope+24(FP), X3
+	VMOVSS       slope+24(FP), X3
 	VBROADCASTSS X3, Z3
-	MOVSS        scale+28(FP), X4
+	VMOVSS       scale+28(FP), X4
 	VBROADCASTSS X4, Z4
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+8(FP), CX
@@ -4354,13 +4354,13 @@ done:
 // func f16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·f16ReLUGradAVX512(SB), NOSPLIT, $0-56
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        meanDy+28(FP), X2
+	VMOVSS       meanDy+28(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        slope+32(FP), X3
+	VMOVSS       slope+32(FP), X3
 	VBROADCASTSS X3, Z3
-	MOVSS        scale+36(FP), X4
+	VMOVSS       scale+36(FP), X4
 	VBROADCASTSS X4, Z4
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+16(FP), CX
@@ -4401,7 +4401,7 @@ TEXT ·bf16MomentsAroundAVX512(SB), NOSPLIT, $0-56
 	MOVQ         n+16(FP), DX
 	MOVQ         bytes+32(FP), BX
 	MOVQ         ahead+40(FP), SI
-	MOVSS        center+24(FP), X0
+	VMOVSS       center+24(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -4431,7 +4431,7 @@ block:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, diff+48(FP)
+	VMOVSS        X1, diff+48(FP)
 	VEXTRACTF64X4 $0x01, Z2, Y0
 	VADDPS        Y2, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4440,7 +4440,7 @@ block:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, square+52(FP)
+	VMOVSS        X1, square+52(FP)
 	VZEROUPPER
 	RET
 
@@ -4449,13 +4449,13 @@ block:
 TEXT ·bf16ApplyAVX512(SB), NOSPLIT, $0-40
 	MOVQ         x+0(FP), AX
 	MOVQ         y+24(FP), CX
-	MOVSS        mean+8(FP), X0
+	VMOVSS       mean+8(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        scale+12(FP), X1
+	VMOVSS       scale+12(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        shift+16(FP), X2
+	VMOVSS       shift+16(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        floor+20(FP), X3
+	VMOVSS       floor+20(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVL         $0x00000001, DX
 	VMOVD        DX, X4
@@ -4497,13 +4497,13 @@ done:
 TEXT ·bf16AddApplyAVX512(SB), NOSPLIT, $0-48
 	MOVQ         x+0(FP), AX
 	MOVQ         y+32(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        scale+20(FP), X1
+	VMOVSS       scale+20(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        shift+24(FP), X2
+	VMOVSS       shift+24(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        floor+28(FP), X3
+	VMOVSS       floor+28(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         r+8(FP), DX
 	MOVL         $0x00000001, BX
@@ -4549,7 +4549,7 @@ done:
 TEXT ·bf16SumsAVX512(SB), NOSPLIT, $0-40
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -4580,7 +4580,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+32(FP)
+	VMOVSS        X1, total+32(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4589,7 +4589,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+36(FP)
+	VMOVSS        X1, dot+36(FP)
 	VZEROUPPER
 	RET
 
@@ -4598,7 +4598,7 @@ done:
 TEXT ·bf16ReLUSumsAVX512(SB), NOSPLIT, $0-48
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         y+0(FP), DX
 	VPXORD       Z1, Z1, Z1
@@ -4634,7 +4634,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+40(FP)
+	VMOVSS        X1, total+40(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4643,7 +4643,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+44(FP)
+	VMOVSS        X1, dot+44(FP)
 	VZEROUPPER
 	RET
 
@@ -4652,7 +4652,7 @@ done:
 TEXT ·bf16ReLUSumsToAVX512(SB), NOSPLIT, $0-56
 	MOVQ         dy+8(FP), AX
 	MOVQ         x+16(FP), CX
-	MOVSS        mean+32(FP), X0
+	VMOVSS       mean+32(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         y+0(FP), DX
 	MOVQ         d+24(FP), BX
@@ -4704,7 +4704,7 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, total+48(FP)
+	VMOVSS        X1, total+48(FP)
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPS        Y3, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X1
@@ -4713,20 +4713,20 @@ done:
 	VADDPS        X1, X0, X1
 	VPERMILPS     $0xb1, X1, X0
 	VADDPS        X1, X0, X1
-	MOVSS         X1, dot+52(FP)
+	VMOVSS        X1, dot+52(FP)
 	VZEROUPPER
 	RET
 
 // func bf16GradAVX512(x *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·bf16GradAVX512(SB), NOSPLIT, $0-48
-	MOVSS        mean+16(FP), X0
+	VMOVSS       mean+16(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        meanDy+20(FP), X2
+	VMOVSS       meanDy+20(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        slope+24(FP), X3
+	VMOVSS       slope+24(FP), X3
 	VBROADCASTSS X3, Z3
-	MOVSS        scale+28(FP), X4
+	VMOVSS       scale+28(FP), X4
 	VBROADCASTSS X4, Z4
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+8(FP), CX
@@ -4773,13 +4773,13 @@ done:
 // func bf16ReLUGradAVX512(x *uint16, y *uint16, dy *uint16, mean float32, meanDy float32, slope float32, scale float32, dx *uint16, n int)
 // Requires: AVX, AVX512F, SSE
 TEXT ·bf16ReLUGradAVX512(SB), NOSPLIT, $0-56
-	MOVSS        mean+24(FP), X0
+	VMOVSS       mean+24(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        meanDy+28(FP), X2
+	VMOVSS       meanDy+28(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        slope+32(FP), X3
+	VMOVSS       slope+32(FP), X3
 	VBROADCASTSS X3, Z3
-	MOVSS        scale+36(FP), X4
+	VMOVSS       scale+36(FP), X4
 	VBROADCASTSS X4, Z4
 	MOVQ         x+0(FP), AX
 	MOVQ         dy+16(FP), CX

@@ -7,9 +7,9 @@
 TEXT ·sgdAVX2(SB), NOSPLIT, $0-32
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
-	MOVSS        lr+16(FP), X0
+	VMOVSS       lr+16(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        weightDecay+20(FP), X1
+	VMOVSS       weightDecay+20(FP), X1
 	VBROADCASTSS X1, Y1
 	MOVQ         n+24(FP), DX
 	XORQ         BX, BX
@@ -43,13 +43,13 @@ TEXT ·sgdMomentumAVX2(SB), NOSPLIT, $0-48
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         buf+16(FP), DX
-	MOVSS        lr+24(FP), X0
+	VMOVSS       lr+24(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        momentum+28(FP), X1
+	VMOVSS       momentum+28(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        undamped+32(FP), X2
+	VMOVSS       undamped+32(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        weightDecay+36(FP), X3
+	VMOVSS       weightDecay+36(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -91,13 +91,13 @@ TEXT ·sgdNesterovAVX2(SB), NOSPLIT, $0-48
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         buf+16(FP), DX
-	MOVSS        lr+24(FP), X0
+	VMOVSS       lr+24(FP), X0
 	VBROADCASTSS X0, Y0
-	MOVSS        momentum+28(FP), X1
+	VMOVSS       momentum+28(FP), X1
 	VBROADCASTSS X1, Y1
-	MOVSS        undamped+32(FP), X2
+	VMOVSS       undamped+32(FP), X2
 	VBROADCASTSS X2, Y2
-	MOVSS        weightDecay+36(FP), X3
+	VMOVSS       weightDecay+36(FP), X3
 	VBROADCASTSS X3, Y3
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -561,7 +561,7 @@ done:
 TEXT ·averageAVX2(SB), NOSPLIT, $0-32
 	MOVQ         mean+0(FP), AX
 	MOVQ         p+8(FP), CX
-	MOVSS        share+16(FP), X0
+	VMOVSS       share+16(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         n+24(FP), DX
 	XORQ         BX, BX
@@ -594,9 +594,9 @@ done:
 TEXT ·sgdAVX512(SB), NOSPLIT, $0-32
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
-	MOVSS        lr+16(FP), X0
+	VMOVSS       lr+16(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        weightDecay+20(FP), X1
+	VMOVSS       weightDecay+20(FP), X1
 	VBROADCASTSS X1, Z1
 	MOVQ         n+24(FP), DX
 	XORQ         BX, BX
@@ -624,13 +624,13 @@ TEXT ·sgdMomentumAVX512(SB), NOSPLIT, $0-48
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         buf+16(FP), DX
-	MOVSS        lr+24(FP), X0
+	VMOVSS       lr+24(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        momentum+28(FP), X1
+	VMOVSS       momentum+28(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        undamped+32(FP), X2
+	VMOVSS       undamped+32(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        weightDecay+36(FP), X3
+	VMOVSS       weightDecay+36(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -662,13 +662,13 @@ TEXT ·sgdNesterovAVX512(SB), NOSPLIT, $0-48
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         buf+16(FP), DX
-	MOVSS        lr+24(FP), X0
+	VMOVSS       lr+24(FP), X0
 	VBROADCASTSS X0, Z0
-	MOVSS        momentum+28(FP), X1
+	VMOVSS       momentum+28(FP), X1
 	VBROADCASTSS X1, Z1
-	MOVSS        undamped+32(FP), X2
+	VMOVSS       undamped+32(FP), X2
 	VBROADCASTSS X2, Z2
-	MOVSS        weightDecay+36(FP), X3
+	VMOVSS       weightDecay+36(FP), X3
 	VBROADCASTSS X3, Z3
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
@@ -999,7 +999,7 @@ done:
 TEXT ·averageAVX512(SB), NOSPLIT, $0-32
 	MOVQ         mean+0(FP), AX
 	MOVQ         p+8(FP), CX
-	MOVSS        share+16(FP), X0
+	VMOVSS       share+16(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         n+24(FP), DX
 	XORQ         BX, BX

@@ -7,7 +7,7 @@
 TEXT ·noiseAVX2(SB), NOSPLIT, $0-40
 	MOVQ         dst+0(FP), AX
 	MOVQ         key+8(FP), CX
-	MOVSS        scale+16(FP), X0
+	VMOVSS       scale+16(FP), X0
 	VBROADCASTSS X0, Y0
 	MOVQ         constants+24(FP), DX
 	VMOVQ        CX, X1
@@ -87,7 +87,7 @@ done:
 TEXT ·noiseAVX512(SB), NOSPLIT, $0-40
 	MOVQ         dst+0(FP), AX
 	MOVQ         key+8(FP), CX
-	MOVSS        scale+16(FP), X0
+	VMOVSS       scale+16(FP), X0
 	VBROADCASTSS X0, Z0
 	MOVQ         constants+24(FP), DX
 	VMOVQ        CX, X1

@@ -36,7 +36,7 @@ done:
 	VADDPD       X0, X1, X1
 	VPERMILPD    $0x01, X1, X0
 	VADDPD       X1, X0, X1
-	MOVSD        X1, total+16(FP)
+	VMOVSD       X1, total+16(FP)
 	VZEROUPPER
 	RET
 
@@ -44,7 +44,7 @@ done:
 // Requires: AVX, AVX2, FMA3, SSE2
 TEXT ·sumSqDiffAVX2(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
-	MOVSD        mean+8(FP), X0
+	VMOVSD       mean+8(FP), X0
 	VBROADCASTSD X0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
@@ -80,7 +80,7 @@ done:
 	VADDPD       X1, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDPD       X0, X1, X0
-	MOVSD        X0, total+24(FP)
+	VMOVSD       X0, total+24(FP)
 	VZEROUPPER
 	RET
 
@@ -89,7 +89,7 @@ done:
 TEXT ·sumAndDotAVX2(SB), NOSPLIT, $0-48
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSD        mean+16(FP), X0
+	VMOVSD       mean+16(FP), X0
 	VBROADCASTSD X0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
@@ -137,7 +137,7 @@ done:
 	VADDPD       X1, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDPD       X0, X1, X0
-	MOVSD        X0, total+32(FP)
+	VMOVSD       X0, total+32(FP)
 	VADDPD       Y6, Y5, Y5
 	VADDPD       Y7, Y5, Y5
 	VADDPD       Y8, Y5, Y5
@@ -145,7 +145,7 @@ done:
 	VADDPD       X5, X0, X0
 	VPERMILPD    $0x01, X0, X1
 	VADDPD       X0, X1, X0
-	MOVSD        X0, dot+40(FP)
+	VMOVSD       X0, dot+40(FP)
 	VZEROUPPER
 	RET
 
@@ -177,7 +177,7 @@ done:
 	VADDPD        X1, X0, X0
 	VPERMILPD     $0x01, X0, X1
 	VADDPD        X0, X1, X0
-	MOVSD         X0, total+16(FP)
+	VMOVSD        X0, total+16(FP)
 	VZEROUPPER
 	RET
 
@@ -185,7 +185,7 @@ done:
 // Requires: AVX, AVX512F, AVX512VL, SSE2
 TEXT ·sumSqDiffAVX512(SB), NOSPLIT, $0-32
 	MOVQ         x+0(FP), AX
-	MOVSD        mean+8(FP), X0
+	VMOVSD       mean+8(FP), X0
 	VBROADCASTSD X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -213,7 +213,7 @@ done:
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDPD        X1, X0, X1
-	MOVSD         X1, total+24(FP)
+	VMOVSD        X1, total+24(FP)
 	VZEROUPPER
 	RET
 
@@ -222,7 +222,7 @@ done:
 TEXT ·sumAndDotAVX512(SB), NOSPLIT, $0-48
 	MOVQ         dy+0(FP), AX
 	MOVQ         x+8(FP), CX
-	MOVSD        mean+16(FP), X0
+	VMOVSD       mean+16(FP), X0
 	VBROADCASTSD X0, Z0
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
@@ -256,7 +256,7 @@ done:
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDPD        X1, X0, X1
-	MOVSD         X1, total+32(FP)
+	VMOVSD        X1, total+32(FP)
 	VADDPD        Z4, Z3, Z3
 	VEXTRACTF64X4 $0x01, Z3, Y0
 	VADDPD        Y3, Y0, Y0
@@ -264,6 +264,6 @@ done:
 	VADDPD        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
 	VADDPD        X1, X0, X1
-	MOVSD         X1, dot+40(FP)
+	VMOVSD        X1, dot+40(FP)
 	VZEROUPPER
 	RET
