@@ -211,48 +211,60 @@ func (c *forward) tapAt(i, down, right int) (at int, sees bool) {
 func (c *forward) fill(x []uint16, images int) {
 	f, size := &c.f, c.f.h*c.f.w
 	for pair := range c.pairs {
-		to := c.image[pair*c.next():]
+		to, even, odd := c.image[pair*c.next():], x[2*pair*size:], []uint16(nil)
+		if 2*pair+1 < c.from {
+			odd = even[size:]
+		}
+		if f.h == 1 && f.strideW == 1 && images > 1 && odd != nil { // images are rows
+			c.fillRows(images, 0, even, odd, c.from*size, to, f.image())
+			continue
+		}
 		for n := range images {
-			even := x[(n*c.from+2*pair)*size:]
-			for i := range min(f.strideH, f.h) {
-				rows := kernel.CeilDiv(f.h-i, f.strideH)
-				if 2*pair+1 < c.from {
-					c.fillRows(rows, i, even, even[size:], f.strideH*f.w, to[n*f.image():])
-					continue
-				}
-				for row := range rows {
-					c.fillRows(1, i+row*f.strideH, even, nil, 0, to[n*f.image():])
-				}
-			}
+			c.fillImage(even[n*c.from*size:], from(odd, n*c.from*size), to[n*f.image():])
 		}
 	}
 }
 
-// fillRows copies rows of two channels, from row i on; without a second one, its elements are zeros. stride is elements.
-func (c *forward) fillRows(rows, i int, even, odd []uint16, stride int, plane []float32) {
-	f := &c.f
-	lanes, end := kernel.Block*f.strideW, f.w
-	if whole := f.w / lanes; f.h == 1 && f.strideW == 1 && odd != nil && whole > 0 { // as rows of one vector
-		phase, at := f.place(f.gapH, f.gapW)
-		gemm.PackPairs(whole, &even[0], &odd[0], 2*lanes, lanes, &plane[phase*c.plane+at], 4*lanes)
-		if end -= whole * lanes; end == 0 {
-			return
-		}
-		even, odd, plane = even[whole*lanes:], odd[whole*lanes:], plane[whole*lanes:]
+// from is what a slice holds from element i on; nil stays nil.
+func from(x []uint16, i int) []uint16 {
+	if x == nil {
+		return nil
 	}
-	for col := (end - 1) / lanes * lanes; col >= 0; col -= lanes {
-		n, second := min(lanes, end-col), &zeros[0]
+	return x[i:]
+}
+
+// fillImage copies two channels of an image. Without a second one, its elements are zeros, for which a row is copied at a time.
+func (c *forward) fillImage(even, odd []uint16, plane []float32) {
+	f := &c.f
+	for i := range min(f.strideH, f.h) {
+		rows := kernel.CeilDiv(f.h-i, f.strideH)
+		if odd != nil {
+			c.fillRows(rows, i, even, odd, f.strideH*f.w, plane, f.width)
+			continue
+		}
+		for row := range rows {
+			c.fillRows(1, i+row*f.strideH, even, nil, 0, plane, 0)
+		}
+	}
+}
+
+// fillRows copies rows of two channels, from row i on. They are stride elements apart, and step in the plane.
+func (c *forward) fillRows(rows, i int, even, odd []uint16, stride int, plane []float32, step int) {
+	f := &c.f
+	lanes := kernel.Block * f.strideW
+	for col := (f.w - 1) / lanes * lanes; col >= 0; col -= lanes {
+		n, second := min(lanes, f.w-col), &zeros[0]
 		if odd != nil {
 			second = &odd[i*f.w+col]
 		}
 		phase, at := f.place(i+f.gapH, col+f.gapW)
 		left := &plane[phase*c.plane+at]
 		if f.strideW == 1 {
-			gemm.PackPairs(rows, &even[i*f.w+col], second, 2*stride, n, left, 4*f.width)
+			gemm.PackPairs(rows, &even[i*f.w+col], second, 2*stride, n, left, 4*step)
 			continue
 		}
 		phase, at = f.place(i+f.gapH, col+1+f.gapW)
-		amx.SplitPairs(rows, n, &even[i*f.w+col], second, 2*stride, left, &plane[phase*c.plane+at], 4*f.width)
+		amx.SplitPairs(rows, n, &even[i*f.w+col], second, 2*stride, left, &plane[phase*c.plane+at], 4*step)
 	}
 }
 
@@ -299,24 +311,32 @@ type result struct{ phase, row, rows, out, outs int }
 // write rounds sums to where they belong.
 func (c *forward) write(r result, bias []float32, y []uint16) {
 	f := &c.f
-	for at := r.row; at < r.row+r.rows; {
-		n, first := at/f.perImage, at%f.perImage
-		count := min(f.oh-first, r.row+r.rows-at)
-		for o := range r.outs {
-			sums, out := c.sums[o*c.chunkElems()+(at-r.row)*f.width:], n*c.outs+r.out+o
-			switch {
-			case count <= 0:
-			case c.grad:
-				c.writeGrad(r.phase, first, count, sums, y[out*c.p.H*c.p.W:][:c.p.H*c.p.W])
-			default:
-				b := float32(0)
-				if bias != nil {
-					b = bias[r.out+o]
-				}
-				amx.RoundRows(count, f.ow, &sums[0], 4*f.width, b, &y[out*f.oh*f.ow+first*f.ow], 2*f.ow)
-			}
+	for o := range r.outs {
+		sums, b := c.sums[o*c.chunkElems():], float32(0)
+		if bias != nil {
+			b = bias[r.out+o]
 		}
-		at += f.perImage - first
+		if f.perImage == 1 && f.strideH*c.results() == 1 { // images are rows
+			amx.RoundRows(r.rows, f.ow, &sums[0], 4*f.width, b, &y[(r.row*c.outs+r.out+o)*f.ow], 2*c.outs*f.ow)
+			continue
+		}
+		for at := r.row; at < r.row+r.rows; {
+			n, first := at/f.perImage, at%f.perImage
+			c.writeImage(r.phase, first, min(f.oh-first, r.row+r.rows-at), sums[(at-r.row)*f.width:], b, y, n*c.outs+r.out+o)
+			at += f.perImage - first
+		}
+	}
+}
+
+// writeImage rounds rows of a plane of the results, from row first of it on.
+func (c *forward) writeImage(phase, first, rows int, sums []float32, bias float32, y []uint16, plane int) {
+	f, size := &c.f, c.p.H*c.p.W
+	switch {
+	case rows <= 0:
+	case c.grad:
+		c.writeGrad(phase, first, rows, sums, y[plane*size:][:size])
+	default:
+		amx.RoundRows(rows, f.ow, &sums[0], 4*f.width, bias, &y[plane*f.oh*f.ow+first*f.ow], 2*f.ow)
 	}
 }
 

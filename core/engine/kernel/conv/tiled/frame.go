@@ -76,6 +76,9 @@ func gradGap(rows, n, stride, pad, far int) (gap, phase int) {
 // image is the pixels from an image to the next.
 func (f *frame) image() int { return f.perImage * f.width }
 
+// first is where the first pixel of an image lies without a stride.
+func (f *frame) first() int { return f.gapH*f.width + f.gapW }
+
 func (f *frame) phases() int { return f.strideH * f.strideW }
 
 // rows is how many rows have results of so many images, with those between.

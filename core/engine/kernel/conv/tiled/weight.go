@@ -92,6 +92,10 @@ func (c *weight) fill(x []uint16, images int) {
 	f, size := &c.f, c.f.h*c.f.w
 	for ch := range c.p.C {
 		plane := halves(c.x)[ch*c.next():]
+		if f.h == 1 && f.phases() == 1 { // images are rows
+			copyRows(images, f.w, x[ch*size:], c.p.C*size, plane[f.first():], f.image())
+			continue
+		}
 		for n := range images {
 			from := x[(n*c.p.C+ch)*size:][:size]
 			for i := range min(f.strideH, f.h) {
@@ -120,31 +124,47 @@ func (c *weight) fillRows(rows, i int, from, plane []uint16) {
 
 // turn brings dy into pairs of pixels of 16 filters.
 func (c *weight) turn(dy []uint16, images int) {
-	f, planes, size := &c.f, halves(c.dy), c.f.oh*c.f.ow
+	planes := halves(c.dy)
 	for k := 0; k < c.p.K; k += amx.Cols {
 		filters := min(amx.Cols, c.p.K-k)
 		for i := range filters {
-			for n := range f.images {
-				to := planes[i*c.plane+n*f.image():]
-				if n >= images {
-					for row := range f.oh {
-						clear(to[row*f.width:][:f.ow])
-					}
-					continue
-				}
-				copyRows(f.oh, f.ow, dy[(n*c.p.K+k+i)*size:], f.ow, to, f.width)
-			}
+			c.fillGradient(dy[(k+i)*c.f.oh*c.f.ow:], images, planes[i*c.plane:])
 		}
 		gemm.TransposeStrided(kernel.Block, filters, c.pixels/2, c.dy, c.plane/2, c.turned[k/amx.Cols*c.panel():], amx.Cols)
 	}
 }
 
-// copyRows copies rows of w bfloat16.
-func copyRows(rows, w int, src []uint16, srcRow int, dst []uint16, dstRow int) {
-	for r := range rows {
-		copy(dst[r*dstRow:][:w], src[r*srcRow:][:w])
+// fillGradient copies a filter's planes of dy to where the outputs of images begin in the frame.
+func (c *weight) fillGradient(dy []uint16, images int, plane []uint16) {
+	f, size := &c.f, c.f.oh*c.f.ow
+	if f.oh == 1 && f.perImage == 1 { // images are rows
+		copyRows(images, f.ow, dy, c.p.K*size, plane, f.width)
+	} else {
+		for n := range images {
+			copyRows(f.oh, f.ow, dy[n*c.p.K*size:], f.ow, plane[n*f.image():], f.width)
+		}
+	}
+	for row := range (f.images - images) * f.perImage {
+		clear(plane[images*f.image()+row*f.width:][:f.ow])
 	}
 }
+
+// copyRows copies rows of w bfloat16. It may clear what lies up to a vector behind each.
+func copyRows(rows, w int, src []uint16, srcRow int, dst []uint16, dstRow int) {
+	if w%2 > 0 {
+		for r := range rows {
+			copy(dst[r*dstRow:][:w], src[r*srcRow:][:w])
+		}
+		return
+	}
+	const lanes = kernel.PairLanes
+	for col := (w - 1) / lanes * lanes; col >= 0; col -= lanes {
+		gemm.PackAlong(rows, pair(src[col:]), 2*srcRow, kernel.FirstLanes(min(lanes, w-col)/2), pair(dst[col:]), 2*dstRow)
+	}
+}
+
+// pair is the address of two bfloat16.
+func pair(x []uint16) *float32 { return (*float32)(unsafe.Pointer(&x[0])) }
 
 // correlate adds a group's products to the sums, or writes them.
 func (c *weight) correlate(add bool) {
