@@ -70,6 +70,8 @@ func (p *Product) tile(i, rows, bytes int) {
 // Run computes it.
 func (p *Product) Run() {
 	switch {
+	case emulated:
+		p.emulate()
 	case p.rows == 1 && p.cols == 1:
 		vecProduct1x1(p)
 	case p.rows == 1:

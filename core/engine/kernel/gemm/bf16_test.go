@@ -48,6 +48,12 @@ func atGemmBF16(t *testing.T) {
 	}
 }
 
+// Products in tiles are packed in the same way on CPUs that have AMX and on those where tiles are emulated.
+func TestGemmBF16InTiles(t *testing.T) {
+	kerneltest.NeedTiles(t)
+	atGemmBF16(t)
+}
+
 // NaN and infinities pass; subnormal numbers count as zero, and sums below the normal range may.
 func TestGemmBF16SpecialValues(t *testing.T) { kerneltest.AtBF16Levels(t, atGemmBF16SpecialValues) }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/amx"
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
@@ -51,6 +52,18 @@ func NeedLevel(t testing.TB, level kernel.Level) {
 		t.Skipf("this CPU has no %v", level)
 	}
 	t.Cleanup(kernel.Force(level))
+}
+
+// NeedTiles runs a test at the level of AMX. On a CPU that has all of it but AMX, products of tiles are emulated.
+func NeedTiles(t testing.TB) {
+	t.Helper()
+	if slices.Contains(kernel.Available(), kernel.AVX512AMX) {
+		NeedLevel(t, kernel.AVX512AMX)
+		return
+	}
+	NeedBF16(t)
+	t.Cleanup(amx.Emulate())
+	t.Cleanup(kernel.Force(kernel.AVX512AMX))
 }
 
 // AtBF16Levels runs a test of kernels that read bfloat16 in plain Go, and with their own
