@@ -24,11 +24,13 @@ const (
 
 // chooseBF16 says how a direction is computed, for all images of the batch alike.
 func chooseBF16(p *Shape, d Direction) howBF16 {
-	switch pairs := takesPairs(p, d); {
-	case onlyTiles && tiled.Takes(p):
+	if onlyTiles && tiled.Takes(p) {
 		return byTiles
-	case kernel.HasTiles():
+	}
+	if kernel.HasTiles() {
 		return tileChoices.OfBatch(p, manyImages, d, func(p *Shape) howBF16 { return cheapestBF16(p, d) })
+	}
+	switch pairs := takesPairs(p, d); {
 	case winograd.TakesBF16(p) && !(pairs && p.R*p.S == 1):
 		return byWinograd
 	case pairs:
