@@ -1127,9 +1127,9 @@ TEXT ·scorePeaksAVX512(SB), NOSPLIT, $0-64
 	MOVQ         rows+0(FP), BX
 
 rows:
-	VMOVUPS      attentionConstantsAVX512<>+0(SB), Z3
+	VBROADCASTSS attentionConstantsAVX512<>+0(SB), Z3
 	VBROADCASTSS scale+52(FP), Z4
-	VMOVUPS      attentionConstantsAVX512<>+0(SB), Z7
+	VBROADCASTSS attentionConstantsAVX512<>+0(SB), Z7
 	VBROADCASTSS most+48(FP), Z5
 	VMINPS       Z0, Z5, Z5
 	VADDPS       Z2, Z0, Z0
@@ -1138,15 +1138,15 @@ rows:
 	MOVQ         CX, SI
 
 row:
-	DECQ      DI
-	JL        rowDone
-	VMOVUPS   (SI), Z8
-	VCMPPS    $0x1e, Z6, Z5, K1
-	VBLENDMPS Z8, Z7, K1, Z1
-	VADDPS    attentionConstantsAVX512<>+64(SB), Z6, Z6
-	VMAXPS    Z3, Z1, Z3
-	ADDQ      $0x40, SI
-	JMP       row
+	DECQ        DI
+	JL          rowDone
+	VMOVUPS     (SI), Z8
+	VCMPPS      $0x1e, Z6, Z5, K1
+	VBLENDMPS   Z8, Z7, K1, Z1
+	VADDPS.BCST attentionConstantsAVX512<>+64(SB), Z6, Z6
+	VMAXPS      Z3, Z1, Z3
+	ADDQ        $0x40, SI
+	JMP         row
 
 rowDone:
 	VEXTRACTF64X4 $0x01, Z3, Y5
@@ -1189,10 +1189,10 @@ rows:
 	VPXORD       Z1, Z1, Z1
 	VPXORD       Z2, Z2, Z2
 	VSUBPS       Z7, Z2, Z2
-	VMOVUPS      attentionConstantsAVX512<>+128(SB), Z7
-	VMOVUPS      attentionConstantsAVX512<>+192(SB), Z8
-	VMOVUPS      attentionConstantsAVX512<>+256(SB), Z9
-	VMOVUPS      attentionConstantsAVX512<>+0(SB), Z12
+	VBROADCASTSS attentionConstantsAVX512<>+128(SB), Z7
+	VBROADCASTSS attentionConstantsAVX512<>+192(SB), Z8
+	VBROADCASTSS attentionConstantsAVX512<>+256(SB), Z9
+	VBROADCASTSS attentionConstantsAVX512<>+0(SB), Z12
 	VBROADCASTSS most+56(FP), Z10
 	VMINPS       Z0, Z10, Z10
 	VADDPS       Z5, Z0, Z0
@@ -1201,35 +1201,35 @@ rows:
 	MOVQ         CX, DI
 
 row:
-	DECQ         R8
-	JL           rowDone
-	VMOVUPS      (DI), Z13
-	VCMPPS       $0x1e, Z11, Z10, K1
-	VBLENDMPS    Z13, Z12, K1, Z3
-	VADDPS       attentionConstantsAVX512<>+64(SB), Z11, Z11
-	VMOVAPS      Z2, Z13
-	VFMADD231PS  Z3, Z6, Z13
-	VMOVUPS      attentionConstantsAVX512<>+320(SB), Z16
-	VMAXPS       Z13, Z16, Z15
-	VMOVAPS      Z8, Z14
-	VFMADD231PS  Z7, Z15, Z14
-	VSUBPS       Z8, Z14, Z17
-	VFNMADD231PS Z9, Z17, Z15
-	VFNMADD231PS attentionConstantsAVX512<>+384(SB), Z17, Z15
-	VMOVUPS      attentionConstantsAVX512<>+448(SB), Z17
-	VFMADD213PS  attentionConstantsAVX512<>+512(SB), Z15, Z17
-	VFMADD213PS  attentionConstantsAVX512<>+576(SB), Z15, Z17
-	VFMADD213PS  attentionConstantsAVX512<>+640(SB), Z15, Z17
-	VFMADD213PS  attentionConstantsAVX512<>+704(SB), Z15, Z17
-	VFMADD213PS  attentionConstantsAVX512<>+704(SB), Z15, Z17
-	VPSLLD       $0x17, Z14, Z14
-	VMULPS       Z14, Z17, Z17
-	VCMPPS       $0x16, Z16, Z13, K1
-	VMOVAPS.Z    Z17, K1, Z17
-	VADDPS       Z17, Z1, Z1
-	VMOVUPS      Z17, (DI)
-	ADDQ         $0x40, DI
-	JMP          row
+	DECQ              R8
+	JL                rowDone
+	VMOVUPS           (DI), Z13
+	VCMPPS            $0x1e, Z11, Z10, K1
+	VBLENDMPS         Z13, Z12, K1, Z3
+	VADDPS.BCST       attentionConstantsAVX512<>+64(SB), Z11, Z11
+	VMOVAPS           Z2, Z13
+	VFMADD231PS       Z3, Z6, Z13
+	VBROADCASTSS      attentionConstantsAVX512<>+320(SB), Z16
+	VMAXPS            Z13, Z16, Z15
+	VMOVAPS           Z8, Z14
+	VFMADD231PS       Z7, Z15, Z14
+	VSUBPS            Z8, Z14, Z17
+	VFNMADD231PS      Z9, Z17, Z15
+	VFNMADD231PS.BCST attentionConstantsAVX512<>+384(SB), Z17, Z15
+	VBROADCASTSS      attentionConstantsAVX512<>+448(SB), Z17
+	VFMADD213PS.BCST  attentionConstantsAVX512<>+512(SB), Z15, Z17
+	VFMADD213PS.BCST  attentionConstantsAVX512<>+576(SB), Z15, Z17
+	VFMADD213PS.BCST  attentionConstantsAVX512<>+640(SB), Z15, Z17
+	VFMADD213PS.BCST  attentionConstantsAVX512<>+704(SB), Z15, Z17
+	VFMADD213PS.BCST  attentionConstantsAVX512<>+704(SB), Z15, Z17
+	VPSLLD            $0x17, Z14, Z14
+	VMULPS            Z14, Z17, Z17
+	VCMPPS            $0x16, Z16, Z13, K1
+	VMOVAPS.Z         Z17, K1, Z17
+	VADDPS            Z17, Z1, Z1
+	VMOVUPS           Z17, (DI)
+	ADDQ              $0x40, DI
+	JMP               row
 
 rowDone:
 	MOVQ   rest+16(FP), R8
@@ -1315,203 +1315,203 @@ restDone:
 // func closeSumsAVX512(vectors int, rest int, tail uintptr, lse *float32, sums *float32)
 // Requires: AVX, AVX512DQ, AVX512F
 TEXT ·closeSumsAVX512(SB), NOSPLIT, $0-40
-	VMOVUPS attentionConstantsAVX512<>+704(SB), Z0
-	MOVQ    lse+24(FP), AX
-	MOVQ    sums+32(FP), CX
-	MOVQ    vectors+0(FP), DX
-	MOVQ    CX, CX
+	VBROADCASTSS attentionConstantsAVX512<>+704(SB), Z0
+	MOVQ         lse+24(FP), AX
+	MOVQ         sums+32(FP), CX
+	MOVQ         vectors+0(FP), DX
+	MOVQ         CX, CX
 
 rowGroup:
-	SUBQ        $0x04, DX
-	JL          rowOnes
-	VMOVUPS     (CX), Z1
-	VMOVUPS     (AX), Z2
-	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
-	VPSRLD      $0x17, Z1, Z3
-	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
-	VCVTDQ2PS   Z3, Z3
-	VORPS       Z0, Z4, Z4
-	VSUBPS      Z0, Z4, Z4
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
-	VDIVPS      Z5, Z4, Z4
-	VMULPS      Z4, Z4, Z5
-	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
-	VMULPS      Z6, Z4, Z5
-	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
-	VSUBPS      Z1, Z1, Z4
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z5, Z2, Z2
-	VMOVUPS     Z2, (AX)
-	VDIVPS      Z1, Z0, Z1
-	VMOVUPS     Z1, (CX)
-	VMOVUPS     64(CX), Z1
-	VMOVUPS     64(AX), Z2
-	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
-	VPSRLD      $0x17, Z1, Z3
-	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
-	VCVTDQ2PS   Z3, Z3
-	VORPS       Z0, Z4, Z4
-	VSUBPS      Z0, Z4, Z4
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
-	VDIVPS      Z5, Z4, Z4
-	VMULPS      Z4, Z4, Z5
-	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
-	VMULPS      Z6, Z4, Z5
-	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
-	VSUBPS      Z1, Z1, Z4
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z5, Z2, Z2
-	VMOVUPS     Z2, 64(AX)
-	VDIVPS      Z1, Z0, Z1
-	VMOVUPS     Z1, 64(CX)
-	VMOVUPS     128(CX), Z1
-	VMOVUPS     128(AX), Z2
-	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
-	VPSRLD      $0x17, Z1, Z3
-	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
-	VCVTDQ2PS   Z3, Z3
-	VORPS       Z0, Z4, Z4
-	VSUBPS      Z0, Z4, Z4
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
-	VDIVPS      Z5, Z4, Z4
-	VMULPS      Z4, Z4, Z5
-	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
-	VMULPS      Z6, Z4, Z5
-	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
-	VSUBPS      Z1, Z1, Z4
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z5, Z2, Z2
-	VMOVUPS     Z2, 128(AX)
-	VDIVPS      Z1, Z0, Z1
-	VMOVUPS     Z1, 128(CX)
-	VMOVUPS     192(CX), Z1
-	VMOVUPS     192(AX), Z2
-	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
-	VPSRLD      $0x17, Z1, Z3
-	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
-	VCVTDQ2PS   Z3, Z3
-	VORPS       Z0, Z4, Z4
-	VSUBPS      Z0, Z4, Z4
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
-	VDIVPS      Z5, Z4, Z4
-	VMULPS      Z4, Z4, Z5
-	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
-	VMULPS      Z6, Z4, Z5
-	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
-	VSUBPS      Z1, Z1, Z4
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z5, Z2, Z2
-	VMOVUPS     Z2, 192(AX)
-	VDIVPS      Z1, Z0, Z1
-	VMOVUPS     Z1, 192(CX)
-	ADDQ        $0x00000100, AX
-	ADDQ        $0x00000100, CX
-	JMP         rowGroup
+	SUBQ             $0x04, DX
+	JL               rowOnes
+	VMOVUPS          (CX), Z1
+	VMOVUPS          (AX), Z2
+	VANDPS.BCST      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD           $0x17, Z1, Z3
+	VPSUBD.BCST      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS        Z3, Z3
+	VORPS            Z0, Z4, Z4
+	VSUBPS           Z0, Z4, Z4
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS           Z5, Z4, Z4
+	VMULPS           Z4, Z4, Z5
+	VBROADCASTSS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS           Z6, Z4, Z5
+	VFMADD231PS.BCST attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS           Z1, Z1, Z4
+	VADDPS           Z4, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	VMOVUPS          Z2, (AX)
+	VDIVPS           Z1, Z0, Z1
+	VMOVUPS          Z1, (CX)
+	VMOVUPS          64(CX), Z1
+	VMOVUPS          64(AX), Z2
+	VANDPS.BCST      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD           $0x17, Z1, Z3
+	VPSUBD.BCST      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS        Z3, Z3
+	VORPS            Z0, Z4, Z4
+	VSUBPS           Z0, Z4, Z4
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS           Z5, Z4, Z4
+	VMULPS           Z4, Z4, Z5
+	VBROADCASTSS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS           Z6, Z4, Z5
+	VFMADD231PS.BCST attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS           Z1, Z1, Z4
+	VADDPS           Z4, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	VMOVUPS          Z2, 64(AX)
+	VDIVPS           Z1, Z0, Z1
+	VMOVUPS          Z1, 64(CX)
+	VMOVUPS          128(CX), Z1
+	VMOVUPS          128(AX), Z2
+	VANDPS.BCST      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD           $0x17, Z1, Z3
+	VPSUBD.BCST      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS        Z3, Z3
+	VORPS            Z0, Z4, Z4
+	VSUBPS           Z0, Z4, Z4
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS           Z5, Z4, Z4
+	VMULPS           Z4, Z4, Z5
+	VBROADCASTSS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS           Z6, Z4, Z5
+	VFMADD231PS.BCST attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS           Z1, Z1, Z4
+	VADDPS           Z4, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	VMOVUPS          Z2, 128(AX)
+	VDIVPS           Z1, Z0, Z1
+	VMOVUPS          Z1, 128(CX)
+	VMOVUPS          192(CX), Z1
+	VMOVUPS          192(AX), Z2
+	VANDPS.BCST      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD           $0x17, Z1, Z3
+	VPSUBD.BCST      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS        Z3, Z3
+	VORPS            Z0, Z4, Z4
+	VSUBPS           Z0, Z4, Z4
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS           Z5, Z4, Z4
+	VMULPS           Z4, Z4, Z5
+	VBROADCASTSS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS           Z6, Z4, Z5
+	VFMADD231PS.BCST attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS           Z1, Z1, Z4
+	VADDPS           Z4, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	VMOVUPS          Z2, 192(AX)
+	VDIVPS           Z1, Z0, Z1
+	VMOVUPS          Z1, 192(CX)
+	ADDQ             $0x00000100, AX
+	ADDQ             $0x00000100, CX
+	JMP              rowGroup
 
 rowOnes:
 	ADDQ $0x04, DX
 
 row:
-	DECQ        DX
-	JL          rowTail
-	VMOVUPS     (CX), Z1
-	VMOVUPS     (AX), Z2
-	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
-	VPSRLD      $0x17, Z1, Z3
-	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
-	VCVTDQ2PS   Z3, Z3
-	VORPS       Z0, Z4, Z4
-	VSUBPS      Z0, Z4, Z4
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
-	VDIVPS      Z5, Z4, Z4
-	VMULPS      Z4, Z4, Z5
-	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
-	VMULPS      Z6, Z4, Z5
-	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
-	VSUBPS      Z1, Z1, Z4
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z5, Z2, Z2
-	VMOVUPS     Z2, (AX)
-	VDIVPS      Z1, Z0, Z1
-	VMOVUPS     Z1, (CX)
-	ADDQ        $0x40, AX
-	ADDQ        $0x40, CX
-	JMP         row
+	DECQ             DX
+	JL               rowTail
+	VMOVUPS          (CX), Z1
+	VMOVUPS          (AX), Z2
+	VANDPS.BCST      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD           $0x17, Z1, Z3
+	VPSUBD.BCST      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS        Z3, Z3
+	VORPS            Z0, Z4, Z4
+	VSUBPS           Z0, Z4, Z4
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS           Z5, Z4, Z4
+	VMULPS           Z4, Z4, Z5
+	VBROADCASTSS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS           Z6, Z4, Z5
+	VFMADD231PS.BCST attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS           Z1, Z1, Z4
+	VADDPS           Z4, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	VMOVUPS          Z2, (AX)
+	VDIVPS           Z1, Z0, Z1
+	VMOVUPS          Z1, (CX)
+	ADDQ             $0x40, AX
+	ADDQ             $0x40, CX
+	JMP              row
 
 rowTail:
-	MOVQ        rest+8(FP), DX
-	TESTQ       DX, DX
-	JZ          rowDone
-	MOVQ        tail+16(FP), DX
-	KMOVW       DX, K1
-	VMOVUPS.Z   (CX), K1, Z1
-	VMOVUPS.Z   (AX), K1, Z2
-	VANDPS      attentionConstantsAVX512<>+768(SB), Z1, Z4
-	VPSRLD      $0x17, Z1, Z3
-	VPSUBD      attentionConstantsAVX512<>+832(SB), Z3, Z3
-	VCVTDQ2PS   Z3, Z3
-	VORPS       Z0, Z4, Z4
-	VSUBPS      Z0, Z4, Z4
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z4, Z5
-	VDIVPS      Z5, Z4, Z4
-	VMULPS      Z4, Z4, Z5
-	VMOVUPS     attentionConstantsAVX512<>+960(SB), Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1024(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1088(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+1152(SB), Z6, Z6
-	VMULPS      Z5, Z6, Z6
-	VADDPS      attentionConstantsAVX512<>+896(SB), Z6, Z6
-	VMULPS      Z6, Z4, Z5
-	VFMADD231PS attentionConstantsAVX512<>+1216(SB), Z3, Z5
-	VSUBPS      Z1, Z1, Z4
-	VADDPS      Z4, Z5, Z5
-	VADDPS      Z5, Z2, Z2
-	VMOVUPS     Z2, K1, (AX)
-	VDIVPS      Z1, Z0, Z0
-	VMOVUPS     Z0, K1, (CX)
+	MOVQ             rest+8(FP), DX
+	TESTQ            DX, DX
+	JZ               rowDone
+	MOVQ             tail+16(FP), DX
+	KMOVW            DX, K1
+	VMOVUPS.Z        (CX), K1, Z1
+	VMOVUPS.Z        (AX), K1, Z2
+	VANDPS.BCST      attentionConstantsAVX512<>+768(SB), Z1, Z4
+	VPSRLD           $0x17, Z1, Z3
+	VPSUBD.BCST      attentionConstantsAVX512<>+832(SB), Z3, Z3
+	VCVTDQ2PS        Z3, Z3
+	VORPS            Z0, Z4, Z4
+	VSUBPS           Z0, Z4, Z4
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z4, Z5
+	VDIVPS           Z5, Z4, Z4
+	VMULPS           Z4, Z4, Z5
+	VBROADCASTSS     attentionConstantsAVX512<>+960(SB), Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1024(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1088(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+1152(SB), Z6, Z6
+	VMULPS           Z5, Z6, Z6
+	VADDPS.BCST      attentionConstantsAVX512<>+896(SB), Z6, Z6
+	VMULPS           Z6, Z4, Z5
+	VFMADD231PS.BCST attentionConstantsAVX512<>+1216(SB), Z3, Z5
+	VSUBPS           Z1, Z1, Z4
+	VADDPS           Z4, Z5, Z5
+	VADDPS           Z5, Z2, Z2
+	VMOVUPS          Z2, K1, (AX)
+	VDIVPS           Z1, Z0, Z0
+	VMOVUPS          Z0, K1, (CX)
 
 rowDone:
 	VZEROUPPER

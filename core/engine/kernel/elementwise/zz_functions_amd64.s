@@ -668,10 +668,11 @@ TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ      BX, DX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(BX*1), Y0
 	VMOVUPS   32(AX)(BX*1), Y3
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
@@ -740,10 +741,10 @@ loop:
 	VDIVPS    Y3, Y1, Y1
 	VMOVUPS   Y0, (CX)(BX*1)
 	VMOVUPS   Y1, 32(CX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -755,10 +756,11 @@ TEXT ·tanhAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ    BX, DX
-	JGE     done
+	JG      last
 	VMOVUPS (AX)(BX*1), Y0
 	VMOVUPS 32(AX)(BX*1), Y3
 	VANDPS  functionConstantsAVX2<>+0(SB), Y0, Y1
@@ -829,10 +831,10 @@ loop:
 	VORPS   Y3, Y2, Y2
 	VMOVUPS Y1, (CX)(BX*1)
 	VMOVUPS Y2, 32(CX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	JMP     loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -844,10 +846,11 @@ TEXT ·siluAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ      BX, DX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(BX*1), Y0
 	VMOVUPS   32(AX)(BX*1), Y3
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
@@ -918,10 +921,10 @@ loop:
 	VMULPS    Y2, Y3, Y1
 	VMOVUPS   Y0, (CX)(BX*1)
 	VMOVUPS   Y1, 32(CX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -933,10 +936,11 @@ TEXT ·geluAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ         BX, DX
-	JGE          done
+	JG           last
 	VMOVUPS      (AX)(BX*1), Y0
 	VMOVUPS      32(AX)(BX*1), Y3
 	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
@@ -971,24 +975,20 @@ loop:
 	VMULPS       Y9, Y9, Y11
 	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
 	VMOVUPS      functionConstantsAVX2<>+512(SB), Y12
-	VMOVUPS      functionConstantsAVX2<>+576(SB), Y8
-	VMOVUPS      functionConstantsAVX2<>+576(SB), Y13
-	VFMADD231PS  Y7, Y2, Y8
-	VFMADD231PS  Y12, Y9, Y13
-	VMOVUPS      functionConstantsAVX2<>+640(SB), Y7
-	VMOVUPS      functionConstantsAVX2<>+640(SB), Y14
-	VMOVUPS      functionConstantsAVX2<>+704(SB), Y12
-	VMOVUPS      functionConstantsAVX2<>+704(SB), Y15
-	VFMADD231PS  Y7, Y2, Y12
-	VFMADD231PS  Y14, Y9, Y15
-	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y8
-	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y13
-	VFMADD231PS  Y8, Y5, Y12
-	VFMADD231PS  Y13, Y11, Y15
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y2, Y7
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y9, Y12
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y13
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y2, Y8
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y9, Y13
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
+	VFMADD231PS  Y7, Y5, Y8
+	VFMADD231PS  Y12, Y11, Y13
 	VMOVUPS      Y2, Y2
 	VMOVUPS      Y9, Y7
-	VFMADD231PS  Y12, Y5, Y2
-	VFMADD231PS  Y15, Y11, Y7
+	VFMADD231PS  Y8, Y5, Y2
+	VFMADD231PS  Y13, Y11, Y7
 	VPSLLD       $0x17, Y6, Y6
 	VPSLLD       $0x17, Y10, Y10
 	VMOVUPS      Y6, Y5
@@ -996,49 +996,31 @@ loop:
 	VFMADD231PS  Y2, Y6, Y5
 	VFMADD231PS  Y7, Y10, Y8
 	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y7
-	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y9
-	VFMADD231PS  Y2, Y1, Y6
-	VFMADD231PS  Y7, Y4, Y9
-	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y7
-	VFMADD231PS  Y6, Y1, Y2
-	VFMADD231PS  Y9, Y4, Y7
-	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y9
-	VFMADD231PS  Y2, Y1, Y6
-	VFMADD231PS  Y7, Y4, Y9
-	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y7
-	VFMADD231PS  Y6, Y1, Y2
-	VFMADD231PS  Y9, Y4, Y7
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y6
+	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y4, Y6
 	VMULPS       Y2, Y5, Y2
-	VMULPS       Y7, Y8, Y7
+	VMULPS       Y6, Y8, Y6
 	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y8
-	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y9
-	VFMADD231PS  Y5, Y1, Y6
-	VFMADD231PS  Y8, Y4, Y9
-	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y8
-	VFMADD231PS  Y6, Y1, Y5
-	VFMADD231PS  Y9, Y4, Y8
-	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y9
-	VFMADD231PS  Y5, Y1, Y6
-	VFMADD231PS  Y8, Y4, Y9
-	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y8
-	VFMADD231PS  Y6, Y1, Y5
-	VFMADD231PS  Y9, Y4, Y8
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y9
-	VFMADD231PS  Y5, Y1, Y6
-	VFMADD231PS  Y8, Y4, Y9
-	VDIVPS       Y6, Y2, Y1
-	VDIVPS       Y9, Y7, Y4
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y7
+	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y1, Y5
+	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y4, Y7
+	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y1, Y5
+	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y4, Y7
+	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y1, Y5
+	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y4, Y7
+	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y1, Y5
+	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y4, Y7
+	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y1, Y5
+	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y4, Y7
+	VDIVPS       Y5, Y2, Y1
+	VDIVPS       Y7, Y6, Y4
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
 	VSUBPS       Y1, Y2, Y2
@@ -1049,10 +1031,10 @@ loop:
 	VMULPS       Y2, Y3, Y1
 	VMOVUPS      Y0, (CX)(BX*1)
 	VMOVUPS      Y1, 32(CX)(BX*1)
-	ADDQ         $0x40, BX
+	ADDQ         $0x00000040, BX
 	JMP          loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1064,10 +1046,11 @@ TEXT ·geluTanhAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ      BX, DX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(BX*1), Y0
 	VMOVUPS   32(AX)(BX*1), Y2
 	VMULPS    Y0, Y0, Y1
@@ -1146,10 +1129,10 @@ loop:
 	VMULPS    Y3, Y2, Y1
 	VMOVUPS   Y0, (CX)(BX*1)
 	VMOVUPS   Y1, 32(CX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1162,28 +1145,27 @@ TEXT ·sigmoidGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	SUBQ $0x00000040, BX
 
 loop:
 	CMPQ    SI, BX
-	JGE     done
+	JG      last
 	VMOVUPS (AX)(SI*1), Y0
-	VMOVUPS (CX)(SI*1), Y1
-	VMULPS  Y0, Y1, Y1
+	VMOVUPS 32(AX)(SI*1), Y3
+	VMULPS  (CX)(SI*1), Y0, Y1
+	VMULPS  32(CX)(SI*1), Y3, Y4
 	VMOVUPS functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS functionConstantsAVX2<>+768(SB), Y5
 	VSUBPS  Y0, Y2, Y0
+	VSUBPS  Y3, Y5, Y2
 	VMULPS  Y0, Y1, Y0
+	VMULPS  Y2, Y4, Y1
 	VMOVUPS Y0, (DX)(SI*1)
-	VMOVUPS 32(AX)(SI*1), Y0
-	VMOVUPS 32(CX)(SI*1), Y1
-	VMULPS  Y0, Y1, Y1
-	VMOVUPS functionConstantsAVX2<>+768(SB), Y2
-	VSUBPS  Y0, Y2, Y0
-	VMULPS  Y0, Y1, Y0
-	VMOVUPS Y0, 32(DX)(SI*1)
-	ADDQ    $0x40, SI
+	VMOVUPS Y1, 32(DX)(SI*1)
+	ADDQ    $0x00000040, SI
 	JMP     loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1196,28 +1178,27 @@ TEXT ·tanhGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	SUBQ $0x00000040, BX
 
 loop:
 	CMPQ    SI, BX
-	JGE     done
+	JG      last
 	VMOVUPS (AX)(SI*1), Y0
-	VMOVUPS (CX)(SI*1), Y1
-	VMOVUPS functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS 32(AX)(SI*1), Y2
+	VMOVUPS functionConstantsAVX2<>+768(SB), Y1
+	VMOVUPS functionConstantsAVX2<>+768(SB), Y3
 	VMULPS  Y0, Y0, Y0
-	VSUBPS  Y0, Y2, Y0
-	VMULPS  Y0, Y1, Y0
+	VMULPS  Y2, Y2, Y2
+	VSUBPS  Y0, Y1, Y0
+	VSUBPS  Y2, Y3, Y1
+	VMULPS  (CX)(SI*1), Y0, Y0
+	VMULPS  32(CX)(SI*1), Y1, Y1
 	VMOVUPS Y0, (DX)(SI*1)
-	VMOVUPS 32(AX)(SI*1), Y0
-	VMOVUPS 32(CX)(SI*1), Y1
-	VMOVUPS functionConstantsAVX2<>+768(SB), Y2
-	VMULPS  Y0, Y0, Y0
-	VSUBPS  Y0, Y2, Y0
-	VMULPS  Y0, Y1, Y0
-	VMOVUPS Y0, 32(DX)(SI*1)
-	ADDQ    $0x40, SI
+	VMOVUPS Y1, 32(DX)(SI*1)
+	ADDQ    $0x00000040, SI
 	JMP     loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1230,96 +1211,95 @@ TEXT ·siluGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	SUBQ $0x00000040, BX
 
 loop:
 	CMPQ      SI, BX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(SI*1), Y0
-	VMOVUPS   (CX)(SI*1), Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
-	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
-	VSUBPS    Y4, Y2, Y2
-	VSUBPS    Y5, Y2, Y2
-	VMULPS    Y2, Y2, Y4
+	VMOVUPS   32(AX)(SI*1), Y3
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
+	VMINPS    Y1, Y2, Y1
+	VMINPS    Y4, Y5, Y4
+	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
+	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
+	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y7
+	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
+	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y5
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
+	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
+	VSUBPS    Y5, Y1, Y1
+	VSUBPS    Y8, Y4, Y4
+	VSUBPS    Y6, Y1, Y1
+	VSUBPS    Y9, Y4, Y8
+	VMULPS    Y1, Y1, Y4
+	VMULPS    Y8, Y8, Y9
 	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+448(SB), Y9, Y10
 	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
 	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
 	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
 	VMULPS    Y4, Y5, Y5
+	VMULPS    Y9, Y10, Y10
 	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
 	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
 	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
 	VMULPS    Y4, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y3, Y3
+	VMULPS    Y9, Y10, Y10
+	VADDPS    Y1, Y5, Y5
+	VADDPS    Y8, Y10, Y10
+	VPSLLD    $0x17, Y2, Y2
+	VPSLLD    $0x17, Y7, Y7
 	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y10
+	VMULPS    Y2, Y5, Y5
+	VMULPS    Y7, Y10, Y10
 	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y3
-	VDIVPS    Y3, Y2, Y2
-	VMULPS    Y2, Y5, Y3
-	VBLENDVPS Y0, Y3, Y2, Y4
-	VBLENDVPS Y0, Y2, Y3, Y2
-	VMULPS    Y2, Y0, Y0
-	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
-	VMULPS    Y0, Y4, Y0
+	VMULPS    functionConstantsAVX2<>+832(SB), Y10, Y10
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y6
+	VDIVPS    Y2, Y1, Y1
+	VDIVPS    Y6, Y4, Y2
+	VMULPS    Y1, Y5, Y4
+	VMULPS    Y2, Y10, Y6
+	VBLENDVPS Y0, Y4, Y1, Y5
+	VBLENDVPS Y3, Y6, Y2, Y7
+	VBLENDVPS Y0, Y1, Y4, Y1
+	VBLENDVPS Y3, Y2, Y6, Y2
 	VMULPS    Y1, Y0, Y0
+	VMULPS    Y2, Y3, Y1
+	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
+	VADDPS    functionConstantsAVX2<>+768(SB), Y1, Y1
+	VMULPS    Y0, Y5, Y0
+	VMULPS    Y1, Y7, Y1
+	VMULPS    (CX)(SI*1), Y0, Y0
+	VMULPS    32(CX)(SI*1), Y1, Y1
 	VMOVUPS   Y0, (DX)(SI*1)
-	VMOVUPS   32(AX)(SI*1), Y0
-	VMOVUPS   32(CX)(SI*1), Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
-	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
-	VSUBPS    Y4, Y2, Y2
-	VSUBPS    Y5, Y2, Y2
-	VMULPS    Y2, Y2, Y4
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y3
-	VDIVPS    Y3, Y2, Y2
-	VMULPS    Y2, Y5, Y3
-	VBLENDVPS Y0, Y3, Y2, Y4
-	VBLENDVPS Y0, Y2, Y3, Y2
-	VMULPS    Y2, Y0, Y0
-	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
-	VMULPS    Y0, Y4, Y0
-	VMULPS    Y1, Y0, Y0
-	VMOVUPS   Y0, 32(DX)(SI*1)
-	ADDQ      $0x40, SI
+	VMOVUPS   Y1, 32(DX)(SI*1)
+	ADDQ      $0x00000040, SI
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1332,134 +1312,111 @@ TEXT ·geluGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	SUBQ $0x00000040, BX
 
 loop:
 	CMPQ         SI, BX
-	JGE          done
+	JG           last
 	VMOVUPS      (AX)(SI*1), Y0
-	VMOVUPS      (CX)(SI*1), Y1
-	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y2
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y3
-	VMINPS       Y2, Y3, Y2
-	VMULPS       Y2, Y2, Y3
-	VMOVUPS      Y3, Y4
-	VFNMADD231PS Y2, Y2, Y4
-	VMOVUPS      functionConstantsAVX2<>+256(SB), Y5
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y3, Y5
-	VSUBPS       functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y4, Y4
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y6, Y3
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y6, Y4
-	VSUBPS       Y4, Y3, Y3
-	VMULPS       Y3, Y3, Y4
-	VMOVUPS      functionConstantsAVX2<>+512(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+576(SB), Y7
-	VFMADD231PS  Y6, Y3, Y7
-	VMOVUPS      functionConstantsAVX2<>+640(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+704(SB), Y8
-	VFMADD231PS  Y6, Y3, Y8
-	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y4, Y7
-	VFMADD231PS  Y7, Y4, Y8
-	VMOVUPS      Y3, Y3
-	VFMADD231PS  Y8, Y4, Y3
-	VPSLLD       $0x17, Y5, Y5
-	VMOVUPS      Y5, Y4
-	VFMADD231PS  Y3, Y5, Y4
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y3
-	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y5
-	VFMADD231PS  Y3, Y2, Y5
-	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y3
-	VFMADD231PS  Y5, Y2, Y3
-	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y5
-	VFMADD231PS  Y3, Y2, Y5
-	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y3
-	VFMADD231PS  Y5, Y2, Y3
-	VMULPS       Y3, Y4, Y3
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y5
-	VFMADD231PS  Y6, Y2, Y5
-	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y5
-	VFMADD231PS  Y6, Y2, Y5
+	VMOVUPS      32(AX)(SI*1), Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y5
+	VMINPS       Y1, Y2, Y1
+	VMINPS       Y4, Y5, Y4
+	VMULPS       Y1, Y1, Y2
+	VMULPS       Y4, Y4, Y8
+	VMOVUPS      Y2, Y5
+	VMOVUPS      Y8, Y9
+	VFNMADD231PS Y1, Y1, Y5
+	VFNMADD231PS Y4, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y10
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y6
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y8, Y10
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y10, Y11
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y9, Y9
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y2
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y11, Y8
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y7, Y5
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y11, Y9
+	VSUBPS       Y5, Y2, Y2
+	VSUBPS       Y9, Y8, Y9
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y9, Y9, Y11
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y12
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y2, Y7
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y9, Y12
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y13
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y2, Y8
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y9, Y13
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
+	VFMADD231PS  Y7, Y5, Y8
+	VFMADD231PS  Y12, Y11, Y13
+	VMOVUPS      Y2, Y2
+	VMOVUPS      Y9, Y7
+	VFMADD231PS  Y8, Y5, Y2
+	VFMADD231PS  Y13, Y11, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VPSLLD       $0x17, Y10, Y10
+	VMOVUPS      Y6, Y5
+	VMOVUPS      Y10, Y8
+	VFMADD231PS  Y2, Y6, Y5
+	VFMADD231PS  Y7, Y10, Y8
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y6
+	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y4, Y6
+	VMULPS       Y2, Y5, Y2
+	VMULPS       Y6, Y8, Y7
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y9
+	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y4, Y9
+	VDIVPS       Y6, Y2, Y1
+	VDIVPS       Y9, Y7, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VDIVPS       Y6, Y3, Y2
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y3
-	VSUBPS       Y2, Y3, Y3
-	VBLENDVPS    Y0, Y2, Y3, Y2
-	VMULPS       Y2, Y0, Y3
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y4, Y4
-	VFMADD231PS  Y0, Y4, Y2
-	VMULPS       Y1, Y2, Y0
+	VSUBPS       Y1, Y2, Y2
+	VSUBPS       Y4, Y6, Y6
+	VBLENDVPS    Y0, Y1, Y2, Y1
+	VBLENDVPS    Y3, Y4, Y6, Y4
+	VMULPS       Y1, Y0, Y2
+	VMULPS       Y4, Y3, Y2
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y8, Y8
+	VFMADD231PS  Y0, Y5, Y1
+	VFMADD231PS  Y3, Y8, Y4
+	VMULPS       (CX)(SI*1), Y1, Y0
+	VMULPS       32(CX)(SI*1), Y4, Y1
 	VMOVUPS      Y0, (DX)(SI*1)
-	VMOVUPS      32(AX)(SI*1), Y0
-	VMOVUPS      32(CX)(SI*1), Y1
-	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y2
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y3
-	VMINPS       Y2, Y3, Y2
-	VMULPS       Y2, Y2, Y3
-	VMOVUPS      Y3, Y4
-	VFNMADD231PS Y2, Y2, Y4
-	VMOVUPS      functionConstantsAVX2<>+256(SB), Y5
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y3, Y5
-	VSUBPS       functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y4, Y4
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y6, Y3
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y6, Y4
-	VSUBPS       Y4, Y3, Y3
-	VMULPS       Y3, Y3, Y4
-	VMOVUPS      functionConstantsAVX2<>+512(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+576(SB), Y7
-	VFMADD231PS  Y6, Y3, Y7
-	VMOVUPS      functionConstantsAVX2<>+640(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+704(SB), Y8
-	VFMADD231PS  Y6, Y3, Y8
-	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y4, Y7
-	VFMADD231PS  Y7, Y4, Y8
-	VMOVUPS      Y3, Y3
-	VFMADD231PS  Y8, Y4, Y3
-	VPSLLD       $0x17, Y5, Y5
-	VMOVUPS      Y5, Y4
-	VFMADD231PS  Y3, Y5, Y4
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y3
-	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y5
-	VFMADD231PS  Y3, Y2, Y5
-	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y3
-	VFMADD231PS  Y5, Y2, Y3
-	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y5
-	VFMADD231PS  Y3, Y2, Y5
-	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y3
-	VFMADD231PS  Y5, Y2, Y3
-	VMULPS       Y3, Y4, Y3
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y5
-	VFMADD231PS  Y6, Y2, Y5
-	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y5
-	VFMADD231PS  Y6, Y2, Y5
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VDIVPS       Y6, Y3, Y2
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y3
-	VSUBPS       Y2, Y3, Y3
-	VBLENDVPS    Y0, Y2, Y3, Y2
-	VMULPS       Y2, Y0, Y3
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y4, Y4
-	VFMADD231PS  Y0, Y4, Y2
-	VMULPS       Y1, Y2, Y0
-	VMOVUPS      Y0, 32(DX)(SI*1)
-	ADDQ         $0x40, SI
+	VMOVUPS      Y1, 32(DX)(SI*1)
+	ADDQ         $0x00000040, SI
 	JMP          loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1472,118 +1429,117 @@ TEXT ·geluTanhGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	SUBQ $0x00000040, BX
 
 loop:
 	CMPQ      SI, BX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(SI*1), Y0
-	VMOVUPS   (CX)(SI*1), Y1
-	VMULPS    Y0, Y0, Y2
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y2, Y2
-	VMULPS    Y0, Y2, Y2
-	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y3
+	VMOVUPS   32(AX)(SI*1), Y2
+	VMULPS    Y0, Y0, Y1
+	VMULPS    Y2, Y2, Y3
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y3, Y5
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
+	VMULPS    Y0, Y1, Y1
+	VMULPS    Y2, Y5, Y5
+	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y3
+	VANDPS    functionConstantsAVX2<>+0(SB), Y5, Y6
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y7
 	VMINPS    Y3, Y4, Y3
+	VMINPS    Y6, Y7, Y6
 	VORPS     functionConstantsAVX2<>+128(SB), Y3, Y3
+	VORPS     functionConstantsAVX2<>+128(SB), Y6, Y6
 	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y4
+	VMULPS    functionConstantsAVX2<>+192(SB), Y6, Y9
 	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
-	VSUBPS    Y5, Y3, Y3
-	VSUBPS    Y6, Y3, Y3
-	VMULPS    Y3, Y3, Y5
-	VMULPS    functionConstantsAVX2<>+448(SB), Y5, Y6
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+576(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+704(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    Y3, Y6, Y6
+	VADDPS    functionConstantsAVX2<>+256(SB), Y9, Y9
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y7
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y9, Y10
+	VMULPS    functionConstantsAVX2<>+320(SB), Y7, Y8
+	VMULPS    functionConstantsAVX2<>+320(SB), Y10, Y11
+	VMULPS    functionConstantsAVX2<>+384(SB), Y7, Y7
+	VMULPS    functionConstantsAVX2<>+384(SB), Y10, Y10
+	VSUBPS    Y7, Y3, Y3
+	VSUBPS    Y10, Y6, Y6
+	VSUBPS    Y8, Y3, Y3
+	VSUBPS    Y11, Y6, Y10
+	VMULPS    Y3, Y3, Y6
+	VMULPS    Y10, Y10, Y11
+	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
+	VMULPS    functionConstantsAVX2<>+448(SB), Y11, Y12
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
+	VMULPS    Y3, Y8, Y8
+	VMULPS    Y10, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
+	VADDPS    Y8, Y7, Y7
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y6, Y7, Y7
+	VMULPS    Y11, Y12, Y12
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
+	VMULPS    Y3, Y8, Y8
+	VMULPS    Y10, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
+	VADDPS    Y8, Y7, Y7
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y6, Y7, Y7
+	VMULPS    Y11, Y12, Y12
+	VADDPS    Y3, Y7, Y7
+	VADDPS    Y10, Y12, Y12
 	VPSLLD    $0x17, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y6
-	VMULPS    Y4, Y6, Y6
-	VMULPS    functionConstantsAVX2<>+832(SB), Y6, Y6
+	VPSLLD    $0x17, Y9, Y9
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
+	VMULPS    Y4, Y7, Y7
+	VMULPS    Y9, Y12, Y12
+	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
+	VMULPS    functionConstantsAVX2<>+832(SB), Y12, Y12
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y4
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y6
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y8
 	VDIVPS    Y4, Y3, Y3
-	VMULPS    Y3, Y6, Y4
-	VBLENDVPS Y2, Y4, Y3, Y5
-	VBLENDVPS Y2, Y3, Y4, Y2
+	VDIVPS    Y8, Y6, Y4
+	VMULPS    Y3, Y7, Y6
+	VMULPS    Y4, Y12, Y8
+	VBLENDVPS Y1, Y6, Y3, Y7
+	VBLENDVPS Y5, Y8, Y4, Y9
+	VBLENDVPS Y1, Y3, Y6, Y1
+	VBLENDVPS Y5, Y4, Y8, Y5
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
+	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y6
 	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y8
 	VMINPS    Y3, Y4, Y3
+	VMINPS    Y6, Y8, Y6
 	VMULPS    Y3, Y3, Y3
+	VMULPS    Y6, Y6, Y4
 	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
+	VMULPS    functionConstantsAVX2<>+2240(SB), Y4, Y4
 	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
-	VMULPS    Y2, Y5, Y2
-	VMULPS    Y2, Y0, Y0
-	VMULPS    Y0, Y3, Y3
-	VADDPS    Y3, Y5, Y0
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y4, Y4
+	VMULPS    Y1, Y7, Y1
+	VMULPS    Y5, Y9, Y5
 	VMULPS    Y1, Y0, Y0
+	VMULPS    Y5, Y2, Y1
+	VMULPS    Y0, Y3, Y3
+	VMULPS    Y1, Y4, Y4
+	VADDPS    Y3, Y7, Y0
+	VADDPS    Y4, Y9, Y1
+	VMULPS    (CX)(SI*1), Y0, Y0
+	VMULPS    32(CX)(SI*1), Y1, Y1
 	VMOVUPS   Y0, (DX)(SI*1)
-	VMOVUPS   32(AX)(SI*1), Y0
-	VMOVUPS   32(CX)(SI*1), Y1
-	VMULPS    Y0, Y0, Y2
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y2, Y2
-	VMULPS    Y0, Y2, Y2
-	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y3
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
-	VMINPS    Y3, Y4, Y3
-	VORPS     functionConstantsAVX2<>+128(SB), Y3, Y3
-	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
-	VSUBPS    Y5, Y3, Y3
-	VSUBPS    Y6, Y3, Y3
-	VMULPS    Y3, Y3, Y5
-	VMULPS    functionConstantsAVX2<>+448(SB), Y5, Y6
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+576(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y7
-	VMULPS    Y3, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+704(SB), Y7, Y7
-	VADDPS    Y7, Y6, Y6
-	VMULPS    Y5, Y6, Y6
-	VADDPS    Y3, Y6, Y6
-	VPSLLD    $0x17, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y6
-	VMULPS    Y4, Y6, Y6
-	VMULPS    functionConstantsAVX2<>+832(SB), Y6, Y6
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y6, Y4
-	VDIVPS    Y4, Y3, Y3
-	VMULPS    Y3, Y6, Y4
-	VBLENDVPS Y2, Y4, Y3, Y5
-	VBLENDVPS Y2, Y3, Y4, Y2
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
-	VMINPS    Y3, Y4, Y3
-	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
-	VMULPS    Y2, Y5, Y2
-	VMULPS    Y2, Y0, Y0
-	VMULPS    Y0, Y3, Y3
-	VADDPS    Y3, Y5, Y0
-	VMULPS    Y1, Y0, Y0
-	VMOVUPS   Y0, 32(DX)(SI*1)
-	ADDQ      $0x40, SI
+	VMOVUPS   Y1, 32(DX)(SI*1)
+	ADDQ      $0x00000040, SI
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1595,104 +1551,105 @@ TEXT ·siluAndSlopeAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ      BX, DX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(BX*1), Y0
+	VMOVUPS   32(AX)(BX*1), Y3
 	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
 	VMINPS    Y1, Y2, Y1
+	VMINPS    Y4, Y5, Y4
 	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
+	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
 	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
+	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y7
 	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
-	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS    Y3, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMULPS    Y1, Y1, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VADDPS    Y1, Y4, Y4
+	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y5
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
+	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
+	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
+	VSUBPS    Y5, Y1, Y1
+	VSUBPS    Y8, Y4, Y4
+	VSUBPS    Y6, Y1, Y1
+	VSUBPS    Y9, Y4, Y8
+	VMULPS    Y1, Y1, Y4
+	VMULPS    Y8, Y8, Y9
+	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+448(SB), Y9, Y10
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
+	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
+	VMULPS    Y4, Y5, Y5
+	VMULPS    Y9, Y10, Y10
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
+	VMULPS    Y1, Y6, Y6
+	VMULPS    Y8, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
+	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
+	VADDPS    Y6, Y5, Y5
+	VADDPS    Y11, Y10, Y10
+	VMULPS    Y4, Y5, Y5
+	VMULPS    Y9, Y10, Y10
+	VADDPS    Y1, Y5, Y5
+	VADDPS    Y8, Y10, Y10
 	VPSLLD    $0x17, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
+	VPSLLD    $0x17, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y10
+	VMULPS    Y2, Y5, Y5
+	VMULPS    Y7, Y10, Y10
+	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+832(SB), Y10, Y10
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VBLENDVPS Y0, Y4, Y1, Y1
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y2
-	VDIVPS    Y2, Y1, Y1
-	VMULPS    Y1, Y0, Y1
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y3
-	VDIVPS    Y3, Y2, Y2
-	VMULPS    Y2, Y4, Y3
-	VBLENDVPS Y0, Y3, Y2, Y4
-	VBLENDVPS Y0, Y2, Y3, Y2
+	VBLENDVPS Y0, Y5, Y1, Y1
+	VBLENDVPS Y3, Y10, Y2, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y2
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y6
+	VDIVPS    Y2, Y1, Y1
+	VDIVPS    Y6, Y4, Y2
+	VMULPS    Y1, Y0, Y1
+	VMULPS    Y2, Y3, Y6
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y8
+	VDIVPS    Y4, Y2, Y2
+	VDIVPS    Y8, Y7, Y4
+	VMULPS    Y2, Y5, Y5
+	VMULPS    Y4, Y10, Y8
+	VBLENDVPS Y0, Y5, Y2, Y7
+	VBLENDVPS Y3, Y8, Y4, Y9
+	VBLENDVPS Y0, Y2, Y5, Y2
+	VBLENDVPS Y3, Y4, Y8, Y4
 	VMULPS    Y2, Y0, Y0
+	VMULPS    Y4, Y3, Y2
 	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
-	VMULPS    Y0, Y4, Y0
+	VADDPS    functionConstantsAVX2<>+768(SB), Y2, Y2
+	VMULPS    Y0, Y7, Y0
+	VMULPS    Y2, Y9, Y2
 	VMOVUPS   Y1, (CX)(BX*1)
+	VMOVUPS   Y6, 32(CX)(BX*1)
 	VMOVUPS   Y0, (AX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y0
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
-	VMINPS    Y1, Y2, Y1
-	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
-	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
-	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y3
-	VMULPS    functionConstantsAVX2<>+320(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+384(SB), Y3, Y3
-	VSUBPS    Y3, Y1, Y1
-	VSUBPS    Y4, Y1, Y1
-	VMULPS    Y1, Y1, Y3
-	VMULPS    functionConstantsAVX2<>+448(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+576(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y5
-	VMULPS    Y1, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+704(SB), Y5, Y5
-	VADDPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VADDPS    Y1, Y4, Y4
-	VPSLLD    $0x17, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y4
-	VMULPS    Y2, Y4, Y4
-	VMULPS    functionConstantsAVX2<>+832(SB), Y4, Y4
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VBLENDVPS Y0, Y4, Y1, Y1
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y2
-	VDIVPS    Y2, Y1, Y1
-	VMULPS    Y1, Y0, Y1
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y4, Y3
-	VDIVPS    Y3, Y2, Y2
-	VMULPS    Y2, Y4, Y3
-	VBLENDVPS Y0, Y3, Y2, Y4
-	VBLENDVPS Y0, Y2, Y3, Y2
-	VMULPS    Y2, Y0, Y0
-	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
-	VMULPS    Y0, Y4, Y0
-	VMOVUPS   Y1, 32(CX)(BX*1)
-	VMOVUPS   Y0, 32(AX)(BX*1)
-	ADDQ      $0x40, BX
+	VMOVUPS   Y2, 32(AX)(BX*1)
+	ADDQ      $0x00000040, BX
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1704,132 +1661,111 @@ TEXT ·geluAndSlopeAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ         BX, DX
-	JGE          done
+	JG           last
 	VMOVUPS      (AX)(BX*1), Y0
+	VMOVUPS      32(AX)(BX*1), Y3
 	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
 	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y5
 	VMINPS       Y1, Y2, Y1
+	VMINPS       Y4, Y5, Y4
 	VMULPS       Y1, Y1, Y2
-	VMOVUPS      Y2, Y3
-	VFNMADD231PS Y1, Y1, Y3
-	VMOVUPS      functionConstantsAVX2<>+256(SB), Y4
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y4
-	VSUBPS       functionConstantsAVX2<>+256(SB), Y4, Y5
+	VMULPS       Y4, Y4, Y8
+	VMOVUPS      Y2, Y5
+	VMOVUPS      Y8, Y9
+	VFNMADD231PS Y1, Y1, Y5
+	VFNMADD231PS Y4, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y10
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y6
+	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y8, Y10
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y10, Y11
 	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y5, Y2
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y5, Y3
-	VSUBPS       Y3, Y2, Y2
-	VMULPS       Y2, Y2, Y3
-	VMOVUPS      functionConstantsAVX2<>+512(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+576(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VMOVUPS      functionConstantsAVX2<>+640(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+704(SB), Y7
-	VFMADD231PS  Y5, Y2, Y7
-	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y3, Y6
-	VFMADD231PS  Y6, Y3, Y7
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+1280(SB), Y9, Y9
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y2
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y11, Y8
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y7, Y5
+	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y11, Y9
+	VSUBPS       Y5, Y2, Y2
+	VSUBPS       Y9, Y8, Y9
+	VMULPS       Y2, Y2, Y5
+	VMULPS       Y9, Y9, Y11
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y12
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y2, Y7
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y9, Y12
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y13
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y2, Y8
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y9, Y13
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
+	VFMADD231PS  Y7, Y5, Y8
+	VFMADD231PS  Y12, Y11, Y13
 	VMOVUPS      Y2, Y2
-	VFMADD231PS  Y7, Y3, Y2
-	VPSLLD       $0x17, Y4, Y4
-	VMOVUPS      Y4, Y3
-	VFMADD231PS  Y2, Y4, Y3
+	VMOVUPS      Y9, Y7
+	VFMADD231PS  Y8, Y5, Y2
+	VFMADD231PS  Y13, Y11, Y7
+	VPSLLD       $0x17, Y6, Y6
+	VPSLLD       $0x17, Y10, Y10
+	VMOVUPS      Y6, Y5
+	VMOVUPS      Y10, Y8
+	VFMADD231PS  Y2, Y6, Y5
+	VFMADD231PS  Y7, Y10, Y8
 	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y2
-	VFMADD231PS  Y4, Y1, Y2
-	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y2
-	VFMADD231PS  Y4, Y1, Y2
-	VMULPS       Y2, Y3, Y2
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y4
-	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y5
-	VFMADD231PS  Y4, Y1, Y5
-	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y4
-	VFMADD231PS  Y5, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y5
-	VFMADD231PS  Y4, Y1, Y5
-	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y4
-	VFMADD231PS  Y5, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
-	VFMADD231PS  Y4, Y1, Y5
-	VDIVPS       Y5, Y2, Y1
+	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y6
+	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y4, Y6
+	VMULPS       Y2, Y5, Y2
+	VMULPS       Y6, Y8, Y7
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y9
+	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y4, Y9
+	VDIVPS       Y6, Y2, Y1
+	VDIVPS       Y9, Y7, Y4
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
 	VSUBPS       Y1, Y2, Y2
+	VSUBPS       Y4, Y6, Y6
 	VBLENDVPS    Y0, Y1, Y2, Y1
+	VBLENDVPS    Y3, Y4, Y6, Y4
 	VMULPS       Y1, Y0, Y2
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y3, Y3
-	VFMADD231PS  Y0, Y3, Y1
+	VMULPS       Y4, Y3, Y6
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+2112(SB), Y8, Y8
+	VFMADD231PS  Y0, Y5, Y1
+	VFMADD231PS  Y3, Y8, Y4
 	VMOVUPS      Y2, (CX)(BX*1)
+	VMOVUPS      Y6, 32(CX)(BX*1)
 	VMOVUPS      Y1, (AX)(BX*1)
-	VMOVUPS      32(AX)(BX*1), Y0
-	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
-	VMINPS       Y1, Y2, Y1
-	VMULPS       Y1, Y1, Y2
-	VMOVUPS      Y2, Y3
-	VFNMADD231PS Y1, Y1, Y3
-	VMOVUPS      functionConstantsAVX2<>+256(SB), Y4
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y4
-	VSUBPS       functionConstantsAVX2<>+256(SB), Y4, Y5
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y3, Y3
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y5, Y2
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y5, Y3
-	VSUBPS       Y3, Y2, Y2
-	VMULPS       Y2, Y2, Y3
-	VMOVUPS      functionConstantsAVX2<>+512(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+576(SB), Y6
-	VFMADD231PS  Y5, Y2, Y6
-	VMOVUPS      functionConstantsAVX2<>+640(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+704(SB), Y7
-	VFMADD231PS  Y5, Y2, Y7
-	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y3, Y6
-	VFMADD231PS  Y6, Y3, Y7
-	VMOVUPS      Y2, Y2
-	VFMADD231PS  Y7, Y3, Y2
-	VPSLLD       $0x17, Y4, Y4
-	VMOVUPS      Y4, Y3
-	VFMADD231PS  Y2, Y4, Y3
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+1472(SB), Y2
-	VFMADD231PS  Y4, Y1, Y2
-	VMOVUPS      functionConstantsAVX2<>+1536(SB), Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+1600(SB), Y2
-	VFMADD231PS  Y4, Y1, Y2
-	VMULPS       Y2, Y3, Y2
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y4
-	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y5
-	VFMADD231PS  Y4, Y1, Y5
-	VMOVUPS      functionConstantsAVX2<>+1792(SB), Y4
-	VFMADD231PS  Y5, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+1856(SB), Y5
-	VFMADD231PS  Y4, Y1, Y5
-	VMOVUPS      functionConstantsAVX2<>+1920(SB), Y4
-	VFMADD231PS  Y5, Y1, Y4
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
-	VFMADD231PS  Y4, Y1, Y5
-	VDIVPS       Y5, Y2, Y1
-	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
-	VSUBPS       Y1, Y2, Y2
-	VBLENDVPS    Y0, Y1, Y2, Y1
-	VMULPS       Y1, Y0, Y2
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y3, Y3
-	VFMADD231PS  Y0, Y3, Y1
-	VMOVUPS      Y2, 32(CX)(BX*1)
-	VMOVUPS      Y1, 32(AX)(BX*1)
-	ADDQ         $0x40, BX
+	VMOVUPS      Y4, 32(AX)(BX*1)
+	ADDQ         $0x00000040, BX
 	JMP          loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1841,126 +1777,127 @@ TEXT ·geluTanhAndSlopeAVX2(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	SUBQ $0x00000040, DX
 
 loop:
 	CMPQ      BX, DX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(BX*1), Y0
+	VMOVUPS   32(AX)(BX*1), Y2
 	VMULPS    Y0, Y0, Y1
+	VMULPS    Y2, Y2, Y3
 	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
+	VMULPS    functionConstantsAVX2<>+1984(SB), Y3, Y5
 	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
 	VMULPS    Y0, Y1, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
-	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
-	VSUBPS    Y4, Y2, Y2
-	VSUBPS    Y5, Y2, Y2
-	VMULPS    Y2, Y2, Y4
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VBLENDVPS Y1, Y5, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y3
-	VDIVPS    Y3, Y2, Y2
-	VMULPS    Y2, Y0, Y2
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
-	VDIVPS    Y4, Y3, Y3
-	VMULPS    Y3, Y5, Y4
-	VBLENDVPS Y1, Y4, Y3, Y5
-	VBLENDVPS Y1, Y3, Y4, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
+	VMULPS    Y2, Y5, Y5
+	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y3
+	VANDPS    functionConstantsAVX2<>+0(SB), Y5, Y6
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y7
 	VMINPS    Y3, Y4, Y3
-	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
-	VMULPS    Y1, Y5, Y1
+	VMINPS    Y6, Y7, Y6
+	VORPS     functionConstantsAVX2<>+128(SB), Y3, Y3
+	VORPS     functionConstantsAVX2<>+128(SB), Y6, Y6
+	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y4
+	VMULPS    functionConstantsAVX2<>+192(SB), Y6, Y9
+	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
+	VADDPS    functionConstantsAVX2<>+256(SB), Y9, Y9
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y7
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y9, Y10
+	VMULPS    functionConstantsAVX2<>+320(SB), Y7, Y8
+	VMULPS    functionConstantsAVX2<>+320(SB), Y10, Y11
+	VMULPS    functionConstantsAVX2<>+384(SB), Y7, Y7
+	VMULPS    functionConstantsAVX2<>+384(SB), Y10, Y10
+	VSUBPS    Y7, Y3, Y3
+	VSUBPS    Y10, Y6, Y6
+	VSUBPS    Y8, Y3, Y3
+	VSUBPS    Y11, Y6, Y10
+	VMULPS    Y3, Y3, Y6
+	VMULPS    Y10, Y10, Y11
+	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
+	VMULPS    functionConstantsAVX2<>+448(SB), Y11, Y12
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
+	VMULPS    Y3, Y8, Y8
+	VMULPS    Y10, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
+	VADDPS    Y8, Y7, Y7
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y6, Y7, Y7
+	VMULPS    Y11, Y12, Y12
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
+	VMULPS    Y3, Y8, Y8
+	VMULPS    Y10, Y13, Y13
+	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
+	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
+	VADDPS    Y8, Y7, Y7
+	VADDPS    Y13, Y12, Y12
+	VMULPS    Y6, Y7, Y7
+	VMULPS    Y11, Y12, Y12
+	VADDPS    Y3, Y7, Y7
+	VADDPS    Y10, Y12, Y12
+	VPSLLD    $0x17, Y4, Y4
+	VPSLLD    $0x17, Y9, Y9
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
+	VMULPS    Y4, Y7, Y7
+	VMULPS    Y9, Y12, Y12
+	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
+	VMULPS    functionConstantsAVX2<>+832(SB), Y12, Y12
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
+	VBLENDVPS Y1, Y7, Y3, Y3
+	VBLENDVPS Y5, Y12, Y4, Y6
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y4
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y8
+	VDIVPS    Y4, Y3, Y3
+	VDIVPS    Y8, Y6, Y4
+	VMULPS    Y3, Y0, Y3
+	VMULPS    Y4, Y2, Y8
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y9
+	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y6
+	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y10
+	VDIVPS    Y6, Y4, Y4
+	VDIVPS    Y10, Y9, Y6
+	VMULPS    Y4, Y7, Y7
+	VMULPS    Y6, Y12, Y10
+	VBLENDVPS Y1, Y7, Y4, Y9
+	VBLENDVPS Y5, Y10, Y6, Y11
+	VBLENDVPS Y1, Y4, Y7, Y1
+	VBLENDVPS Y5, Y6, Y10, Y6
+	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y4
+	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y7
+	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y5
+	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y10
+	VMINPS    Y4, Y5, Y4
+	VMINPS    Y7, Y10, Y7
+	VMULPS    Y4, Y4, Y4
+	VMULPS    Y7, Y7, Y5
+	VMULPS    functionConstantsAVX2<>+2240(SB), Y4, Y4
+	VMULPS    functionConstantsAVX2<>+2240(SB), Y5, Y5
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y4, Y4
+	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
+	VMULPS    Y1, Y9, Y1
+	VMULPS    Y6, Y11, Y6
 	VMULPS    Y1, Y0, Y0
-	VMULPS    Y0, Y3, Y3
-	VADDPS    Y3, Y5, Y0
-	VMOVUPS   Y2, (CX)(BX*1)
+	VMULPS    Y6, Y2, Y1
+	VMULPS    Y0, Y4, Y4
+	VMULPS    Y1, Y5, Y5
+	VADDPS    Y4, Y9, Y0
+	VADDPS    Y5, Y11, Y1
+	VMOVUPS   Y3, (CX)(BX*1)
+	VMOVUPS   Y8, 32(CX)(BX*1)
 	VMOVUPS   Y0, (AX)(BX*1)
-	VMOVUPS   32(AX)(BX*1), Y0
-	VMULPS    Y0, Y0, Y1
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VMULPS    Y0, Y1, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y3
-	VMINPS    Y2, Y3, Y2
-	VORPS     functionConstantsAVX2<>+128(SB), Y2, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y2, Y3
-	VADDPS    functionConstantsAVX2<>+256(SB), Y3, Y3
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+320(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y4, Y4
-	VSUBPS    Y4, Y2, Y2
-	VSUBPS    Y5, Y2, Y2
-	VMULPS    Y2, Y2, Y4
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMULPS    Y2, Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    Y6, Y5, Y5
-	VMULPS    Y4, Y5, Y5
-	VADDPS    Y2, Y5, Y5
-	VPSLLD    $0x17, Y3, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VMULPS    Y3, Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VBLENDVPS Y1, Y5, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y3
-	VDIVPS    Y3, Y2, Y2
-	VMULPS    Y2, Y0, Y2
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
-	VDIVPS    Y4, Y3, Y3
-	VMULPS    Y3, Y5, Y4
-	VBLENDVPS Y1, Y4, Y3, Y5
-	VBLENDVPS Y1, Y3, Y4, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
-	VMINPS    Y3, Y4, Y3
-	VMULPS    Y3, Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
-	VMULPS    Y1, Y5, Y1
-	VMULPS    Y1, Y0, Y0
-	VMULPS    Y0, Y3, Y3
-	VADDPS    Y3, Y5, Y0
-	VMOVUPS   Y2, 32(CX)(BX*1)
-	VMOVUPS   Y0, 32(AX)(BX*1)
-	ADDQ      $0x40, BX
+	VMOVUPS   Y1, 32(AX)(BX*1)
+	ADDQ      $0x00000040, BX
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -1976,10 +1913,11 @@ TEXT ·softplusAVX2(SB), NOSPLIT, $0-32
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x02, DX
+	SUBQ         $0x00000040, DX
 
 loop:
 	CMPQ      BX, DX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(BX*1), Y2
 	VMOVUPS   32(AX)(BX*1), Y6
 	VMULPS    Y0, Y2, Y3
@@ -2080,10 +2018,10 @@ loop:
 	VBLENDVPS Y7, Y6, Y5, Y3
 	VMOVUPS   Y2, (CX)(BX*1)
 	VMOVUPS   Y3, 32(CX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -2100,92 +2038,93 @@ TEXT ·softplusGradAVX2(SB), NOSPLIT, $0-40
 	MOVQ         n+24(FP), BX
 	XORQ         SI, SI
 	SHLQ         $0x02, BX
+	SUBQ         $0x00000040, BX
 
 loop:
 	CMPQ      SI, BX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(SI*1), Y2
+	VMOVUPS   32(AX)(SI*1), Y3
+	VMULPS    Y0, Y2, Y2
+	VMULPS    Y0, Y3, Y6
 	VMOVUPS   (CX)(SI*1), Y3
-	VMULPS    Y0, Y2, Y2
+	VMOVUPS   32(CX)(SI*1), Y7
 	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y4
+	VANDPS    functionConstantsAVX2<>+0(SB), Y6, Y8
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y9
 	VMINPS    Y4, Y5, Y4
+	VMINPS    Y8, Y9, Y8
 	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
+	VORPS     functionConstantsAVX2<>+128(SB), Y8, Y8
 	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y5
+	VMULPS    functionConstantsAVX2<>+192(SB), Y8, Y11
 	VADDPS    functionConstantsAVX2<>+256(SB), Y5, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y6, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y6, Y6
-	VSUBPS    Y6, Y4, Y4
-	VSUBPS    Y7, Y4, Y4
-	VMULPS    Y4, Y4, Y6
-	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VADDPS    Y4, Y7, Y7
+	VADDPS    functionConstantsAVX2<>+256(SB), Y11, Y11
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y5, Y9
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y11, Y12
+	VMULPS    functionConstantsAVX2<>+320(SB), Y9, Y10
+	VMULPS    functionConstantsAVX2<>+320(SB), Y12, Y13
+	VMULPS    functionConstantsAVX2<>+384(SB), Y9, Y9
+	VMULPS    functionConstantsAVX2<>+384(SB), Y12, Y12
+	VSUBPS    Y9, Y4, Y4
+	VSUBPS    Y12, Y8, Y8
+	VSUBPS    Y10, Y4, Y4
+	VSUBPS    Y13, Y8, Y12
+	VMULPS    Y4, Y4, Y8
+	VMULPS    Y12, Y12, Y13
+	VMULPS    functionConstantsAVX2<>+448(SB), Y8, Y9
+	VMULPS    functionConstantsAVX2<>+448(SB), Y13, Y14
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y10
+	VMOVUPS   functionConstantsAVX2<>+512(SB), Y15
+	VMULPS    Y4, Y10, Y10
+	VMULPS    Y12, Y15, Y15
+	VADDPS    functionConstantsAVX2<>+576(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+576(SB), Y15, Y15
+	VADDPS    Y10, Y9, Y9
+	VADDPS    Y15, Y14, Y14
+	VMULPS    Y8, Y9, Y9
+	VMULPS    Y13, Y14, Y14
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y10
+	VMOVUPS   functionConstantsAVX2<>+640(SB), Y15
+	VMULPS    Y4, Y10, Y10
+	VMULPS    Y12, Y15, Y15
+	VADDPS    functionConstantsAVX2<>+704(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+704(SB), Y15, Y15
+	VADDPS    Y10, Y9, Y9
+	VADDPS    Y15, Y14, Y14
+	VMULPS    Y8, Y9, Y9
+	VMULPS    Y13, Y14, Y14
+	VADDPS    Y4, Y9, Y9
+	VADDPS    Y12, Y14, Y14
 	VPSLLD    $0x17, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VMULPS    Y5, Y7, Y7
-	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
+	VPSLLD    $0x17, Y11, Y11
+	VADDPS    functionConstantsAVX2<>+768(SB), Y9, Y9
+	VADDPS    functionConstantsAVX2<>+768(SB), Y14, Y14
+	VMULPS    Y5, Y9, Y9
+	VMULPS    Y11, Y14, Y14
+	VMULPS    functionConstantsAVX2<>+832(SB), Y9, Y9
+	VMULPS    functionConstantsAVX2<>+832(SB), Y14, Y14
 	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
-	VBLENDVPS Y2, Y7, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y5
-	VDIVPS    Y5, Y4, Y4
+	VMOVUPS   functionConstantsAVX2<>+768(SB), Y5
+	VBLENDVPS Y2, Y9, Y4, Y4
+	VBLENDVPS Y6, Y14, Y5, Y5
+	VADDPS    functionConstantsAVX2<>+768(SB), Y9, Y8
+	VADDPS    functionConstantsAVX2<>+768(SB), Y14, Y9
+	VDIVPS    Y8, Y4, Y4
+	VDIVPS    Y9, Y5, Y5
 	VMULPS    Y3, Y4, Y4
+	VMULPS    Y7, Y5, Y5
 	VCMPPS    $0x1e, Y1, Y2, Y2
+	VCMPPS    $0x1e, Y1, Y6, Y6
 	VBLENDVPS Y2, Y3, Y4, Y2
+	VBLENDVPS Y6, Y7, Y5, Y3
 	VMOVUPS   Y2, (DX)(SI*1)
-	VMOVUPS   32(AX)(SI*1), Y2
-	VMOVUPS   32(CX)(SI*1), Y3
-	VMULPS    Y0, Y2, Y2
-	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
-	VMINPS    Y4, Y5, Y4
-	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y5
-	VADDPS    functionConstantsAVX2<>+256(SB), Y5, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y6, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y6, Y6
-	VSUBPS    Y6, Y4, Y4
-	VSUBPS    Y7, Y4, Y4
-	VMULPS    Y4, Y4, Y6
-	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMULPS    Y4, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    Y8, Y7, Y7
-	VMULPS    Y6, Y7, Y7
-	VADDPS    Y4, Y7, Y7
-	VPSLLD    $0x17, Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VMULPS    Y5, Y7, Y7
-	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
-	VBLENDVPS Y2, Y7, Y4, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y5
-	VDIVPS    Y5, Y4, Y4
-	VMULPS    Y3, Y4, Y4
-	VCMPPS    $0x1e, Y1, Y2, Y2
-	VBLENDVPS Y2, Y3, Y4, Y2
-	VMOVUPS   Y2, 32(DX)(SI*1)
-	ADDQ      $0x40, SI
+	VMOVUPS   Y3, 32(DX)(SI*1)
+	ADDQ      $0x00000040, SI
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -2200,10 +2139,11 @@ TEXT ·leakyReLUAVX2(SB), NOSPLIT, $0-28
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x02, DX
+	SUBQ         $0x00000040, DX
 
 loop:
 	CMPQ      BX, DX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(BX*1), Y2
 	VMOVUPS   32(AX)(BX*1), Y5
 	VMULPS    Y0, Y2, Y3
@@ -2214,10 +2154,10 @@ loop:
 	VBLENDVPS Y7, Y5, Y6, Y3
 	VMOVUPS   Y2, (CX)(BX*1)
 	VMOVUPS   Y3, 32(CX)(BX*1)
-	ADDQ      $0x40, BX
+	ADDQ      $0x00000040, BX
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -2233,26 +2173,27 @@ TEXT ·leakyReLUGradAVX2(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	XORQ         SI, SI
 	SHLQ         $0x02, BX
+	SUBQ         $0x00000040, BX
 
 loop:
 	CMPQ      SI, BX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(SI*1), Y2
+	VMOVUPS   32(AX)(SI*1), Y5
 	VMOVUPS   (CX)(SI*1), Y3
+	VMOVUPS   32(CX)(SI*1), Y6
 	VMULPS    Y0, Y3, Y4
+	VMULPS    Y0, Y6, Y7
 	VCMPPS    $0x1e, Y1, Y2, Y2
+	VCMPPS    $0x1e, Y1, Y5, Y5
 	VBLENDVPS Y2, Y3, Y4, Y2
+	VBLENDVPS Y5, Y6, Y7, Y3
 	VMOVUPS   Y2, (DX)(SI*1)
-	VMOVUPS   32(AX)(SI*1), Y2
-	VMOVUPS   32(CX)(SI*1), Y3
-	VMULPS    Y0, Y3, Y4
-	VCMPPS    $0x1e, Y1, Y2, Y2
-	VBLENDVPS Y2, Y3, Y4, Y2
-	VMOVUPS   Y2, 32(DX)(SI*1)
-	ADDQ      $0x40, SI
+	VMOVUPS   Y3, 32(DX)(SI*1)
+	ADDQ      $0x00000040, SI
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -2266,10 +2207,11 @@ TEXT ·relu6AVX2(SB), NOSPLIT, $0-24
 	MOVQ    n+16(FP), DX
 	XORQ    BX, BX
 	SHLQ    $0x02, DX
+	SUBQ    $0x00000040, DX
 
 loop:
 	CMPQ    BX, DX
-	JGE     done
+	JG      last
 	VMOVUPS (AX)(BX*1), Y2
 	VMOVUPS 32(AX)(BX*1), Y3
 	VMAXPS  Y2, Y0, Y2
@@ -2278,10 +2220,10 @@ loop:
 	VMINPS  Y3, Y1, Y3
 	VMOVUPS Y2, (CX)(BX*1)
 	VMOVUPS Y3, 32(CX)(BX*1)
-	ADDQ    $0x40, BX
+	ADDQ    $0x00000040, BX
 	JMP     loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -2296,28 +2238,29 @@ TEXT ·relu6GradAVX2(SB), NOSPLIT, $0-32
 	MOVQ    n+24(FP), BX
 	XORQ    SI, SI
 	SHLQ    $0x02, BX
+	SUBQ    $0x00000040, BX
 
 loop:
 	CMPQ      SI, BX
-	JGE       done
+	JG        last
 	VMOVUPS   (AX)(SI*1), Y2
+	VMOVUPS   32(AX)(SI*1), Y5
 	VMOVUPS   (CX)(SI*1), Y3
+	VMOVUPS   32(CX)(SI*1), Y6
 	VCMPPS    $0x1d, Y2, Y0, Y4
+	VCMPPS    $0x1d, Y5, Y0, Y7
 	VBLENDVPS Y4, Y0, Y3, Y3
+	VBLENDVPS Y7, Y0, Y6, Y4
 	VCMPPS    $0x1d, Y1, Y2, Y2
+	VCMPPS    $0x1d, Y1, Y5, Y5
 	VBLENDVPS Y2, Y0, Y3, Y2
+	VBLENDVPS Y5, Y0, Y4, Y3
 	VMOVUPS   Y2, (DX)(SI*1)
-	VMOVUPS   32(AX)(SI*1), Y2
-	VMOVUPS   32(CX)(SI*1), Y3
-	VCMPPS    $0x1d, Y2, Y0, Y4
-	VBLENDVPS Y4, Y0, Y3, Y3
-	VCMPPS    $0x1d, Y1, Y2, Y2
-	VBLENDVPS Y2, Y0, Y3, Y2
-	VMOVUPS   Y2, 32(DX)(SI*1)
-	ADDQ      $0x40, SI
+	VMOVUPS   Y3, 32(DX)(SI*1)
+	ADDQ      $0x00000040, SI
 	JMP       loop
 
-done:
+last:
 	VZEROUPPER
 	RET
 
@@ -2987,47 +2930,123 @@ TEXT ·sigmoidAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z0
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z2
-	VMINPS    Z1, Z2, Z1
-	VORPS     functionConstantsAVX512<>+128(SB), Z1, Z1
-	VMULPS    functionConstantsAVX512<>+192(SB), Z1, Z2
-	VADDPS    functionConstantsAVX512<>+256(SB), Z2, Z2
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z2, Z4
-	VMULPS    functionConstantsAVX512<>+320(SB), Z4, Z5
-	VMULPS    functionConstantsAVX512<>+384(SB), Z4, Z4
-	VSUBPS    Z4, Z1, Z1
-	VSUBPS    Z5, Z1, Z1
-	VMULPS    Z1, Z1, Z4
-	VMULPS    functionConstantsAVX512<>+448(SB), Z4, Z5
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z6
-	VMULPS    Z1, Z6, Z6
-	VADDPS    functionConstantsAVX512<>+576(SB), Z6, Z6
-	VADDPS    Z6, Z5, Z5
-	VMULPS    Z4, Z5, Z5
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z6
-	VMULPS    Z1, Z6, Z6
-	VADDPS    functionConstantsAVX512<>+704(SB), Z6, Z6
-	VADDPS    Z6, Z5, Z5
-	VMULPS    Z4, Z5, Z5
-	VADDPS    Z1, Z5, Z5
-	VPSLLD    $0x17, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+768(SB), Z5, Z5
-	VMULPS    Z2, Z5, Z5
-	VMULPS    functionConstantsAVX512<>+832(SB), Z5, Z5
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z1
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z5, Z1, K1, Z3
-	VADDPS    functionConstantsAVX512<>+768(SB), Z5, Z0
-	VDIVPS    Z0, Z3, Z0
-	VMOVUPS   Z0, (CX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, SI
+	JG           last
+	VMOVUPS      (AX)(BX*1), Z0
+	VMOVUPS      64(AX)(BX*1), Z4
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z4, Z5
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z6
+	VMINPS       Z1, Z2, Z1
+	VMINPS       Z5, Z6, Z5
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z5, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z5, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z10
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z6
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z11
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z6, Z9
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z11, Z12
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z6, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z11, Z11
+	VSUBPS       Z6, Z1, Z1
+	VSUBPS       Z11, Z5, Z5
+	VSUBPS       Z9, Z1, Z1
+	VSUBPS       Z12, Z5, Z11
+	VMULPS       Z1, Z1, Z5
+	VMULPS       Z11, Z11, Z12
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z5, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z12, Z13
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z9
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z14
+	VMULPS       Z1, Z9, Z9
+	VMULPS       Z11, Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z9, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z14, Z14
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z14, Z13, Z13
+	VMULPS       Z5, Z6, Z6
+	VMULPS       Z12, Z13, Z13
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z9
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z14
+	VMULPS       Z1, Z9, Z9
+	VMULPS       Z11, Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z9, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z14, Z14
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z14, Z13, Z13
+	VMULPS       Z5, Z6, Z6
+	VMULPS       Z12, Z13, Z13
+	VADDPS       Z1, Z6, Z6
+	VADDPS       Z11, Z13, Z13
+	VPSLLD       $0x17, Z2, Z2
+	VPSLLD       $0x17, Z10, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z13
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z10, Z13, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z6, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z13, Z13
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VPMOVD2M     Z0, K1
+	VPMOVD2M     Z4, K2
+	VBLENDMPS    Z6, Z1, K1, Z3
+	VBLENDMPS    Z13, Z2, K2, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z6, Z0
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z1
+	VDIVPS       Z0, Z3, Z0
+	VDIVPS       Z1, Z7, Z1
+	VMOVUPS      Z0, (CX)(BX*1)
+	VMOVUPS      Z1, 64(CX)(BX*1)
+	ADDQ         $0x00000080, BX
+	JMP          loop
+
+last:
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
+	VSUBPS       Z3, Z1, Z1
+	VSUBPS       Z4, Z1, Z1
+	VMULPS       Z1, Z1, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       Z1, Z4, Z4
+	VPSLLD       $0x17, Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z4, Z1, K1, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z0
+	VDIVPS       Z0, Z8, Z0
+	VMOVUPS      Z0, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3041,47 +3060,123 @@ TEXT ·tanhAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ    BX, DX
-	JGE     done
-	VMOVUPS (AX)(BX*1), Z0
-	VANDPS  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS functionConstantsAVX512<>+896(SB), Z2
-	VMINPS  Z1, Z2, Z1
-	VMULPS  functionConstantsAVX512<>+960(SB), Z1, Z1
-	VMULPS  functionConstantsAVX512<>+192(SB), Z1, Z2
-	VADDPS  functionConstantsAVX512<>+1024(SB), Z2, Z2
-	VSUBPS  functionConstantsAVX512<>+1024(SB), Z2, Z3
-	VMULPS  functionConstantsAVX512<>+320(SB), Z3, Z4
-	VMULPS  functionConstantsAVX512<>+384(SB), Z3, Z3
-	VSUBPS  Z3, Z1, Z1
-	VSUBPS  Z4, Z1, Z1
-	VMULPS  Z1, Z1, Z3
-	VMULPS  functionConstantsAVX512<>+448(SB), Z3, Z4
-	VMOVUPS functionConstantsAVX512<>+512(SB), Z5
-	VMULPS  Z1, Z5, Z5
-	VADDPS  functionConstantsAVX512<>+576(SB), Z5, Z5
-	VADDPS  Z5, Z4, Z4
-	VMULPS  Z3, Z4, Z4
-	VMOVUPS functionConstantsAVX512<>+640(SB), Z5
-	VMULPS  Z1, Z5, Z5
-	VADDPS  functionConstantsAVX512<>+704(SB), Z5, Z5
-	VADDPS  Z5, Z4, Z4
-	VMULPS  Z3, Z4, Z4
-	VADDPS  Z1, Z4, Z4
-	VPSLLD  $0x17, Z2, Z2
-	VMULPS  Z4, Z2, Z1
-	VSUBPS  functionConstantsAVX512<>+768(SB), Z2, Z2
-	VADDPS  Z2, Z1, Z1
-	VADDPS  functionConstantsAVX512<>+1088(SB), Z1, Z2
-	VDIVPS  Z2, Z1, Z1
-	VANDPS  functionConstantsAVX512<>+128(SB), Z0, Z0
-	VANDPS  functionConstantsAVX512<>+0(SB), Z1, Z1
-	VORPS   Z0, Z1, Z1
-	VMOVUPS Z1, (CX)(BX*1)
-	ADDQ    $0x40, BX
-	JMP     loop
+	CMPQ         BX, SI
+	JG           last
+	VMOVUPS      (AX)(BX*1), Z0
+	VMOVUPS      64(AX)(BX*1), Z3
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+896(SB), Z2
+	VBROADCASTSS functionConstantsAVX512<>+896(SB), Z5
+	VMINPS       Z1, Z2, Z1
+	VMINPS       Z4, Z5, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+960(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+960(SB), Z4, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z6, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+1024(SB), Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+1024(SB), Z7, Z7
+	VSUBPS.BCST  functionConstantsAVX512<>+1024(SB), Z2, Z4
+	VSUBPS.BCST  functionConstantsAVX512<>+1024(SB), Z7, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z8, Z9
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z8, Z8
+	VSUBPS       Z4, Z1, Z1
+	VSUBPS       Z8, Z6, Z4
+	VSUBPS       Z5, Z1, Z1
+	VSUBPS       Z9, Z4, Z8
+	VMULPS       Z1, Z1, Z4
+	VMULPS       Z8, Z8, Z9
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z9, Z10
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z6
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z11
+	VMULPS       Z1, Z6, Z6
+	VMULPS       Z8, Z11, Z11
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z11, Z11
+	VADDPS       Z6, Z5, Z5
+	VADDPS       Z11, Z10, Z10
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z9, Z10, Z10
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z6
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z11
+	VMULPS       Z1, Z6, Z6
+	VMULPS       Z8, Z11, Z11
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z11, Z11
+	VADDPS       Z6, Z5, Z5
+	VADDPS       Z11, Z10, Z10
+	VMULPS       Z4, Z5, Z5
+	VMULPS       Z9, Z10, Z10
+	VADDPS       Z1, Z5, Z5
+	VADDPS       Z8, Z10, Z10
+	VPSLLD       $0x17, Z2, Z2
+	VPSLLD       $0x17, Z7, Z7
+	VMULPS       Z5, Z2, Z1
+	VMULPS       Z10, Z7, Z4
+	VSUBPS.BCST  functionConstantsAVX512<>+768(SB), Z2, Z2
+	VSUBPS.BCST  functionConstantsAVX512<>+768(SB), Z7, Z5
+	VADDPS       Z2, Z1, Z1
+	VADDPS       Z5, Z4, Z4
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z1, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z4, Z5
+	VDIVPS       Z2, Z1, Z1
+	VDIVPS       Z5, Z4, Z2
+	VANDPS.BCST  functionConstantsAVX512<>+128(SB), Z0, Z0
+	VANDPS.BCST  functionConstantsAVX512<>+128(SB), Z3, Z3
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z2, Z2
+	VORPS        Z0, Z1, Z1
+	VORPS        Z3, Z2, Z2
+	VMOVUPS      Z1, (CX)(BX*1)
+	VMOVUPS      Z2, 64(CX)(BX*1)
+	ADDQ         $0x00000080, BX
+	JMP          loop
+
+last:
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+896(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+960(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+1024(SB), Z2, Z2
+	VSUBPS.BCST  functionConstantsAVX512<>+1024(SB), Z2, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
+	VSUBPS       Z3, Z1, Z1
+	VSUBPS       Z4, Z1, Z1
+	VMULPS       Z1, Z1, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       Z1, Z4, Z4
+	VPSLLD       $0x17, Z2, Z2
+	VMULPS       Z4, Z2, Z1
+	VSUBPS.BCST  functionConstantsAVX512<>+768(SB), Z2, Z2
+	VADDPS       Z2, Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z1, Z2
+	VDIVPS       Z2, Z1, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+128(SB), Z0, Z0
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z1
+	VORPS        Z0, Z1, Z1
+	VMOVUPS      Z1, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3095,48 +3190,126 @@ TEXT ·siluAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z0
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z2
-	VMINPS    Z1, Z2, Z1
-	VORPS     functionConstantsAVX512<>+128(SB), Z1, Z1
-	VMULPS    functionConstantsAVX512<>+192(SB), Z1, Z2
-	VADDPS    functionConstantsAVX512<>+256(SB), Z2, Z2
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z2, Z4
-	VMULPS    functionConstantsAVX512<>+320(SB), Z4, Z5
-	VMULPS    functionConstantsAVX512<>+384(SB), Z4, Z4
-	VSUBPS    Z4, Z1, Z1
-	VSUBPS    Z5, Z1, Z1
-	VMULPS    Z1, Z1, Z4
-	VMULPS    functionConstantsAVX512<>+448(SB), Z4, Z5
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z6
-	VMULPS    Z1, Z6, Z6
-	VADDPS    functionConstantsAVX512<>+576(SB), Z6, Z6
-	VADDPS    Z6, Z5, Z5
-	VMULPS    Z4, Z5, Z5
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z6
-	VMULPS    Z1, Z6, Z6
-	VADDPS    functionConstantsAVX512<>+704(SB), Z6, Z6
-	VADDPS    Z6, Z5, Z5
-	VMULPS    Z4, Z5, Z5
-	VADDPS    Z1, Z5, Z5
-	VPSLLD    $0x17, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+768(SB), Z5, Z5
-	VMULPS    Z2, Z5, Z5
-	VMULPS    functionConstantsAVX512<>+832(SB), Z5, Z5
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z1
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z5, Z1, K1, Z3
-	VADDPS    functionConstantsAVX512<>+768(SB), Z5, Z1
-	VDIVPS    Z1, Z3, Z1
-	VMULPS    Z1, Z0, Z0
-	VMOVUPS   Z0, (CX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, SI
+	JG           last
+	VMOVUPS      (AX)(BX*1), Z0
+	VMOVUPS      64(AX)(BX*1), Z4
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z4, Z5
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z6
+	VMINPS       Z1, Z2, Z1
+	VMINPS       Z5, Z6, Z5
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z5, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z5, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z10
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z6
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z11
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z6, Z9
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z11, Z12
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z6, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z11, Z11
+	VSUBPS       Z6, Z1, Z1
+	VSUBPS       Z11, Z5, Z5
+	VSUBPS       Z9, Z1, Z1
+	VSUBPS       Z12, Z5, Z11
+	VMULPS       Z1, Z1, Z5
+	VMULPS       Z11, Z11, Z12
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z5, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z12, Z13
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z9
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z14
+	VMULPS       Z1, Z9, Z9
+	VMULPS       Z11, Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z9, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z14, Z14
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z14, Z13, Z13
+	VMULPS       Z5, Z6, Z6
+	VMULPS       Z12, Z13, Z13
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z9
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z14
+	VMULPS       Z1, Z9, Z9
+	VMULPS       Z11, Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z9, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z14, Z14
+	VADDPS       Z9, Z6, Z6
+	VADDPS       Z14, Z13, Z13
+	VMULPS       Z5, Z6, Z6
+	VMULPS       Z12, Z13, Z13
+	VADDPS       Z1, Z6, Z6
+	VADDPS       Z11, Z13, Z13
+	VPSLLD       $0x17, Z2, Z2
+	VPSLLD       $0x17, Z10, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z13
+	VMULPS       Z2, Z6, Z6
+	VMULPS       Z10, Z13, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z6, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z13, Z13
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VPMOVD2M     Z0, K1
+	VPMOVD2M     Z4, K2
+	VBLENDMPS    Z6, Z1, K1, Z3
+	VBLENDMPS    Z13, Z2, K2, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z6, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z2
+	VDIVPS       Z1, Z3, Z1
+	VDIVPS       Z2, Z7, Z2
+	VMULPS       Z1, Z0, Z0
+	VMULPS       Z2, Z4, Z1
+	VMOVUPS      Z0, (CX)(BX*1)
+	VMOVUPS      Z1, 64(CX)(BX*1)
+	ADDQ         $0x00000080, BX
+	JMP          loop
+
+last:
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
+	VSUBPS       Z3, Z1, Z1
+	VSUBPS       Z4, Z1, Z1
+	VMULPS       Z1, Z1, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       Z1, Z4, Z4
+	VPSLLD       $0x17, Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z4, Z1, K1, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z1
+	VDIVPS       Z1, Z8, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3150,69 +3323,156 @@ TEXT ·geluAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ         BX, DX
-	JGE          done
-	VMOVUPS      (AX)(BX*1), Z0
-	VANDPS       functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS      functionConstantsAVX512<>+1152(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VMULPS       Z1, Z1, Z2
-	VMOVUPS      Z2, Z4
-	VFNMADD231PS Z1, Z1, Z4
-	VMOVUPS      functionConstantsAVX512<>+256(SB), Z5
-	VFMADD231PS  functionConstantsAVX512<>+1216(SB), Z2, Z5
-	VSUBPS       functionConstantsAVX512<>+256(SB), Z5, Z6
-	VMULPS       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS       functionConstantsAVX512<>+1280(SB), Z4, Z4
-	VFNMADD231PS functionConstantsAVX512<>+384(SB), Z6, Z2
-	VFMADD231PS  functionConstantsAVX512<>+320(SB), Z6, Z4
-	VSUBPS       Z4, Z2, Z2
-	VMULPS       Z2, Z2, Z4
-	VMOVUPS      functionConstantsAVX512<>+512(SB), Z6
-	VMOVUPS      functionConstantsAVX512<>+576(SB), Z7
-	VFMADD231PS  Z6, Z2, Z7
-	VMOVUPS      functionConstantsAVX512<>+640(SB), Z6
-	VMOVUPS      functionConstantsAVX512<>+704(SB), Z8
-	VFMADD231PS  Z6, Z2, Z8
-	VFMADD231PS  functionConstantsAVX512<>+448(SB), Z4, Z7
-	VFMADD231PS  Z7, Z4, Z8
-	VMOVUPS      Z2, Z2
-	VFMADD231PS  Z8, Z4, Z2
-	VPSLLD       $0x17, Z5, Z5
-	VMOVUPS      Z5, Z4
-	VFMADD231PS  Z2, Z5, Z4
-	VMOVUPS      functionConstantsAVX512<>+1344(SB), Z2
-	VMOVUPS      functionConstantsAVX512<>+1408(SB), Z5
-	VFMADD231PS  Z2, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+1472(SB), Z2
-	VFMADD231PS  Z5, Z1, Z2
-	VMOVUPS      functionConstantsAVX512<>+1536(SB), Z5
-	VFMADD231PS  Z2, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+1600(SB), Z2
-	VFMADD231PS  Z5, Z1, Z2
-	VMULPS       Z2, Z4, Z2
-	VMOVUPS      functionConstantsAVX512<>+1664(SB), Z4
-	VMOVUPS      functionConstantsAVX512<>+1728(SB), Z5
-	VFMADD231PS  Z4, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+1792(SB), Z4
-	VFMADD231PS  Z5, Z1, Z4
-	VMOVUPS      functionConstantsAVX512<>+1856(SB), Z5
-	VFMADD231PS  Z4, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+1920(SB), Z4
-	VFMADD231PS  Z5, Z1, Z4
-	VMOVUPS      functionConstantsAVX512<>+768(SB), Z5
-	VFMADD231PS  Z4, Z1, Z5
-	VDIVPS       Z5, Z2, Z1
-	VMOVUPS      functionConstantsAVX512<>+768(SB), Z2
-	VSUBPS       Z1, Z2, Z2
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z1, Z2, K1, Z3
-	VMULPS       Z3, Z0, Z0
-	VMOVUPS      Z0, (CX)(BX*1)
-	ADDQ         $0x40, BX
-	JMP          loop
+	CMPQ              BX, SI
+	JG                last
+	VMOVUPS           (AX)(BX*1), Z0
+	VMOVUPS           64(AX)(BX*1), Z4
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z6
+	VMINPS            Z1, Z2, Z1
+	VMINPS            Z5, Z6, Z5
+	VMULPS            Z1, Z1, Z2
+	VMULPS            Z5, Z5, Z11
+	VMOVUPS           Z2, Z6
+	VMOVUPS           Z11, Z12
+	VFNMADD231PS      Z1, Z1, Z6
+	VFNMADD231PS      Z5, Z5, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z9
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z9
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z11, Z13
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z9, Z10
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z12, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z14, Z11
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z12
+	VSUBPS            Z6, Z2, Z2
+	VSUBPS            Z12, Z11, Z12
+	VMULPS            Z2, Z2, Z6
+	VMULPS            Z12, Z12, Z14
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z15
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z12, Z15
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z11
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z11
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z12, Z16
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z6, Z10
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
+	VFMADD231PS       Z10, Z6, Z11
+	VFMADD231PS       Z15, Z14, Z16
+	VMOVUPS           Z2, Z2
+	VMOVUPS           Z12, Z10
+	VFMADD231PS       Z11, Z6, Z2
+	VFMADD231PS       Z16, Z14, Z10
+	VPSLLD            $0x17, Z9, Z9
+	VPSLLD            $0x17, Z13, Z13
+	VMOVUPS           Z9, Z6
+	VMOVUPS           Z13, Z11
+	VFMADD231PS       Z2, Z9, Z6
+	VFMADD231PS       Z10, Z13, Z11
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z5, Z9
+	VMULPS            Z2, Z6, Z2
+	VMULPS            Z9, Z11, Z9
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z6
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z5, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z5, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z5, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z5, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z10
+	VDIVPS            Z6, Z2, Z1
+	VDIVPS            Z10, Z9, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z6
+	VSUBPS            Z1, Z2, Z2
+	VSUBPS            Z5, Z6, Z6
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z4, K2
+	VBLENDMPS         Z1, Z2, K1, Z3
+	VBLENDMPS         Z5, Z6, K2, Z7
+	VMULPS            Z3, Z0, Z0
+	VMULPS            Z7, Z4, Z1
+	VMOVUPS           Z0, (CX)(BX*1)
+	VMOVUPS           Z1, 64(CX)(BX*1)
+	ADDQ              $0x00000080, BX
+	JMP               loop
+
+last:
+	CMPQ              BX, DX
+	JGE               done
+	VMOVUPS           (AX)(BX*1), Z0
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VMULPS            Z1, Z1, Z2
+	VMOVUPS           Z2, Z3
+	VFNMADD231PS      Z1, Z1, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z4
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z4
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z3, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z5, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z5, Z3
+	VSUBPS            Z3, Z2, Z2
+	VMULPS            Z2, Z2, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z5
+	VFMADD231PS       Z5, Z3, Z6
+	VMOVUPS           Z2, Z2
+	VFMADD231PS       Z6, Z3, Z2
+	VPSLLD            $0x17, Z4, Z4
+	VMOVUPS           Z4, Z3
+	VFMADD231PS       Z2, Z4, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VMULPS            Z2, Z3, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z3
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z3
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z3
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z3
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z3
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z3
+	VDIVPS            Z3, Z2, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS            Z1, Z2, Z2
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z1, Z2, K1, Z8
+	VMULPS            Z8, Z0, Z0
+	VMOVUPS           Z0, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3226,52 +3486,138 @@ TEXT ·geluTanhAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z0
-	VMULPS    Z0, Z0, Z1
-	VMULPS    functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VADDPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS    Z0, Z1, Z1
-	VANDPS    functionConstantsAVX512<>+0(SB), Z1, Z3
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z4
-	VMINPS    Z3, Z4, Z3
-	VORPS     functionConstantsAVX512<>+128(SB), Z3, Z3
-	VMULPS    functionConstantsAVX512<>+192(SB), Z3, Z4
-	VADDPS    functionConstantsAVX512<>+256(SB), Z4, Z4
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z4, Z5
-	VMULPS    functionConstantsAVX512<>+320(SB), Z5, Z6
-	VMULPS    functionConstantsAVX512<>+384(SB), Z5, Z5
-	VSUBPS    Z5, Z3, Z3
-	VSUBPS    Z6, Z3, Z3
-	VMULPS    Z3, Z3, Z5
-	VMULPS    functionConstantsAVX512<>+448(SB), Z5, Z6
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z7
-	VMULPS    Z3, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+576(SB), Z7, Z7
-	VADDPS    Z7, Z6, Z6
-	VMULPS    Z5, Z6, Z6
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z7
-	VMULPS    Z3, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+704(SB), Z7, Z7
-	VADDPS    Z7, Z6, Z6
-	VMULPS    Z5, Z6, Z6
-	VADDPS    Z3, Z6, Z6
-	VPSLLD    $0x17, Z4, Z4
-	VADDPS    functionConstantsAVX512<>+768(SB), Z6, Z6
-	VMULPS    Z4, Z6, Z6
-	VMULPS    functionConstantsAVX512<>+832(SB), Z6, Z6
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z3
-	VPMOVD2M  Z1, K1
-	VBLENDMPS Z6, Z3, K1, Z2
-	VADDPS    functionConstantsAVX512<>+768(SB), Z6, Z1
-	VDIVPS    Z1, Z2, Z1
-	VMULPS    Z1, Z0, Z0
-	VMOVUPS   Z0, (CX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, SI
+	JG           last
+	VMOVUPS      (AX)(BX*1), Z0
+	VMOVUPS      64(AX)(BX*1), Z3
+	VMULPS       Z0, Z0, Z1
+	VMULPS       Z3, Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z4, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z8, Z8
+	VMULPS       Z0, Z1, Z1
+	VMULPS       Z3, Z8, Z8
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z4
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z8, Z9
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z7
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z10
+	VMINPS       Z4, Z7, Z4
+	VMINPS       Z9, Z10, Z9
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z4, Z4
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z9, Z9
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z4, Z7
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z9, Z12
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z7, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z12, Z12
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z7, Z10
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z12, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z11
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z13, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z10, Z10
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z13, Z13
+	VSUBPS       Z10, Z4, Z4
+	VSUBPS       Z13, Z9, Z9
+	VSUBPS       Z11, Z4, Z4
+	VSUBPS       Z14, Z9, Z13
+	VMULPS       Z4, Z4, Z9
+	VMULPS       Z13, Z13, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z9, Z10
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z11
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z16
+	VMULPS       Z4, Z11, Z11
+	VMULPS       Z13, Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z11, Z11
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z16, Z16
+	VADDPS       Z11, Z10, Z10
+	VADDPS       Z16, Z15, Z15
+	VMULPS       Z9, Z10, Z10
+	VMULPS       Z14, Z15, Z15
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z11
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z16
+	VMULPS       Z4, Z11, Z11
+	VMULPS       Z13, Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z11, Z11
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z16, Z16
+	VADDPS       Z11, Z10, Z10
+	VADDPS       Z16, Z15, Z15
+	VMULPS       Z9, Z10, Z10
+	VMULPS       Z14, Z15, Z15
+	VADDPS       Z4, Z10, Z10
+	VADDPS       Z13, Z15, Z15
+	VPSLLD       $0x17, Z7, Z7
+	VPSLLD       $0x17, Z12, Z12
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z10, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z15, Z15
+	VMULPS       Z7, Z10, Z10
+	VMULPS       Z12, Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z10, Z10
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z15, Z15
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z4
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z7
+	VPMOVD2M     Z1, K1
+	VPMOVD2M     Z8, K2
+	VBLENDMPS    Z10, Z4, K1, Z2
+	VBLENDMPS    Z15, Z7, K2, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z10, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z15, Z4
+	VDIVPS       Z1, Z2, Z1
+	VDIVPS       Z4, Z5, Z4
+	VMULPS       Z1, Z0, Z0
+	VMULPS       Z4, Z3, Z1
+	VMOVUPS      Z0, (CX)(BX*1)
+	VMOVUPS      Z1, 64(CX)(BX*1)
+	ADDQ         $0x00000080, BX
+	JMP          loop
+
+last:
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VMULPS       Z0, Z0, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z2, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z2, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
+	VSUBPS       Z4, Z2, Z2
+	VSUBPS       Z5, Z2, Z2
+	VMULPS       Z2, Z2, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z7
+	VMULPS       Z2, Z7, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z7, Z7
+	VADDPS       Z7, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z7
+	VMULPS       Z2, Z7, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z7, Z7
+	VADDPS       Z7, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VADDPS       Z2, Z5, Z5
+	VPSLLD       $0x17, Z3, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z5, Z5
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z5, Z2, K1, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z1
+	VDIVPS       Z1, Z6, Z1
+	VMULPS       Z1, Z0, Z0
+	VMOVUPS      Z0, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3286,19 +3632,36 @@ TEXT ·sigmoidGradAVX512(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	MOVQ BX, DI
+	SUBQ $0x00000080, DI
 
 loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Z0
-	VMOVUPS (CX)(SI*1), Z1
-	VMULPS  Z0, Z1, Z1
-	VMOVUPS functionConstantsAVX512<>+768(SB), Z2
-	VSUBPS  Z0, Z2, Z0
-	VMULPS  Z0, Z1, Z0
-	VMOVUPS Z0, (DX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ         SI, DI
+	JG           last
+	VMOVUPS      (AX)(SI*1), Z0
+	VMOVUPS      64(AX)(SI*1), Z3
+	VMULPS       (CX)(SI*1), Z0, Z1
+	VMULPS       64(CX)(SI*1), Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z5
+	VSUBPS       Z0, Z2, Z0
+	VSUBPS       Z3, Z5, Z2
+	VMULPS       Z0, Z1, Z0
+	VMULPS       Z2, Z4, Z1
+	VMOVUPS      Z0, (DX)(SI*1)
+	VMOVUPS      Z1, 64(DX)(SI*1)
+	ADDQ         $0x00000080, SI
+	JMP          loop
+
+last:
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z0
+	VMULPS       (CX)(SI*1), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS       Z0, Z2, Z0
+	VMULPS       Z0, Z1, Z0
+	VMOVUPS      Z0, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3313,19 +3676,36 @@ TEXT ·tanhGradAVX512(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	MOVQ BX, DI
+	SUBQ $0x00000080, DI
 
 loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Z0
-	VMOVUPS (CX)(SI*1), Z1
-	VMOVUPS functionConstantsAVX512<>+768(SB), Z2
-	VMULPS  Z0, Z0, Z0
-	VSUBPS  Z0, Z2, Z0
-	VMULPS  Z0, Z1, Z0
-	VMOVUPS Z0, (DX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ         SI, DI
+	JG           last
+	VMOVUPS      (AX)(SI*1), Z0
+	VMOVUPS      64(AX)(SI*1), Z2
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z3
+	VMULPS       Z0, Z0, Z0
+	VMULPS       Z2, Z2, Z2
+	VSUBPS       Z0, Z1, Z0
+	VSUBPS       Z2, Z3, Z1
+	VMULPS       (CX)(SI*1), Z0, Z0
+	VMULPS       64(CX)(SI*1), Z1, Z1
+	VMOVUPS      Z0, (DX)(SI*1)
+	VMOVUPS      Z1, 64(DX)(SI*1)
+	ADDQ         $0x00000080, SI
+	JMP          loop
+
+last:
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z0
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VMULPS       Z0, Z0, Z0
+	VSUBPS       Z0, Z1, Z0
+	VMULPS       (CX)(SI*1), Z0, Z0
+	VMOVUPS      Z0, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3340,55 +3720,144 @@ TEXT ·siluGradAVX512(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	MOVQ BX, DI
+	SUBQ $0x00000080, DI
 
 loop:
-	CMPQ      SI, BX
-	JGE       done
-	VMOVUPS   (AX)(SI*1), Z0
-	VMOVUPS   (CX)(SI*1), Z1
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z2
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z3
-	VMINPS    Z2, Z3, Z2
-	VORPS     functionConstantsAVX512<>+128(SB), Z2, Z2
-	VMULPS    functionConstantsAVX512<>+192(SB), Z2, Z3
-	VADDPS    functionConstantsAVX512<>+256(SB), Z3, Z3
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z3, Z6
-	VMULPS    functionConstantsAVX512<>+320(SB), Z6, Z7
-	VMULPS    functionConstantsAVX512<>+384(SB), Z6, Z6
-	VSUBPS    Z6, Z2, Z2
-	VSUBPS    Z7, Z2, Z2
-	VMULPS    Z2, Z2, Z6
-	VMULPS    functionConstantsAVX512<>+448(SB), Z6, Z7
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z8
-	VMULPS    Z2, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+576(SB), Z8, Z8
-	VADDPS    Z8, Z7, Z7
-	VMULPS    Z6, Z7, Z7
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z8
-	VMULPS    Z2, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+704(SB), Z8, Z8
-	VADDPS    Z8, Z7, Z7
-	VMULPS    Z6, Z7, Z7
-	VADDPS    Z2, Z7, Z7
-	VPSLLD    $0x17, Z3, Z3
-	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z7
-	VMULPS    Z3, Z7, Z7
-	VMULPS    functionConstantsAVX512<>+832(SB), Z7, Z7
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z2
-	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z3
-	VDIVPS    Z3, Z2, Z2
-	VMULPS    Z2, Z7, Z3
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z3, Z2, K1, Z4
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z2, Z3, K1, Z5
-	VMULPS    Z5, Z0, Z0
-	VADDPS    functionConstantsAVX512<>+768(SB), Z0, Z0
-	VMULPS    Z0, Z4, Z0
-	VMULPS    Z1, Z0, Z0
-	VMOVUPS   Z0, (DX)(SI*1)
-	ADDQ      $0x40, SI
-	JMP       loop
+	CMPQ         SI, DI
+	JG           last
+	VMOVUPS      (AX)(SI*1), Z0
+	VMOVUPS      64(AX)(SI*1), Z5
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z5, Z6
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z7
+	VMINPS       Z1, Z2, Z1
+	VMINPS       Z6, Z7, Z6
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z6, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z6, Z13
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z13
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z7
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z7, Z12
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z7, Z7
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z14, Z14
+	VSUBPS       Z7, Z1, Z1
+	VSUBPS       Z14, Z6, Z6
+	VSUBPS       Z12, Z1, Z1
+	VSUBPS       Z15, Z6, Z14
+	VMULPS       Z1, Z1, Z6
+	VMULPS       Z14, Z14, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z6, Z7
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z15, Z16
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z12
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z17
+	VMULPS       Z1, Z12, Z12
+	VMULPS       Z14, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z12, Z12
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z17, Z17
+	VADDPS       Z12, Z7, Z7
+	VADDPS       Z17, Z16, Z16
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z15, Z16, Z16
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z12
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z17
+	VMULPS       Z1, Z12, Z12
+	VMULPS       Z14, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z12, Z12
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z17, Z17
+	VADDPS       Z12, Z7, Z7
+	VADDPS       Z17, Z16, Z16
+	VMULPS       Z6, Z7, Z7
+	VMULPS       Z15, Z16, Z16
+	VADDPS       Z1, Z7, Z7
+	VADDPS       Z14, Z16, Z16
+	VPSLLD       $0x17, Z2, Z2
+	VPSLLD       $0x17, Z13, Z13
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z7, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z16
+	VMULPS       Z2, Z7, Z7
+	VMULPS       Z13, Z16, Z16
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z7, Z7
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z16, Z16
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z6
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z7, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z12
+	VDIVPS       Z2, Z1, Z1
+	VDIVPS       Z12, Z6, Z2
+	VMULPS       Z1, Z7, Z6
+	VMULPS       Z2, Z16, Z7
+	VPMOVD2M     Z0, K1
+	VPMOVD2M     Z5, K2
+	VBLENDMPS    Z6, Z1, K1, Z3
+	VBLENDMPS    Z7, Z2, K2, Z8
+	VPMOVD2M     Z0, K1
+	VPMOVD2M     Z5, K2
+	VBLENDMPS    Z1, Z6, K1, Z4
+	VBLENDMPS    Z2, Z7, K2, Z9
+	VMULPS       Z4, Z0, Z0
+	VMULPS       Z9, Z5, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z1
+	VMULPS       Z0, Z3, Z0
+	VMULPS       Z1, Z8, Z1
+	VMULPS       (CX)(SI*1), Z0, Z0
+	VMULPS       64(CX)(SI*1), Z1, Z1
+	VMOVUPS      Z0, (DX)(SI*1)
+	VMOVUPS      Z1, 64(DX)(SI*1)
+	ADDQ         $0x00000080, SI
+	JMP          loop
+
+last:
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z0
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
+	VSUBPS       Z3, Z1, Z1
+	VSUBPS       Z4, Z1, Z1
+	VMULPS       Z1, Z1, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       Z1, Z4, Z4
+	VPSLLD       $0x17, Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z2
+	VDIVPS       Z2, Z1, Z1
+	VMULPS       Z1, Z4, Z2
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z2, Z1, K1, Z10
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z1, Z2, K1, Z11
+	VMULPS       Z11, Z0, Z0
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
+	VMULPS       Z0, Z10, Z0
+	VMULPS       (CX)(SI*1), Z0, Z0
+	VMOVUPS      Z0, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3403,73 +3872,165 @@ TEXT ·geluGradAVX512(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	MOVQ BX, DI
+	SUBQ $0x00000080, DI
 
 loop:
-	CMPQ         SI, BX
-	JGE          done
-	VMOVUPS      (AX)(SI*1), Z0
-	VMOVUPS      (CX)(SI*1), Z1
-	VANDPS       functionConstantsAVX512<>+0(SB), Z0, Z2
-	VMOVUPS      functionConstantsAVX512<>+1152(SB), Z3
-	VMINPS       Z2, Z3, Z2
-	VMULPS       Z2, Z2, Z3
-	VMOVUPS      Z3, Z5
-	VFNMADD231PS Z2, Z2, Z5
-	VMOVUPS      functionConstantsAVX512<>+256(SB), Z6
-	VFMADD231PS  functionConstantsAVX512<>+1216(SB), Z3, Z6
-	VSUBPS       functionConstantsAVX512<>+256(SB), Z6, Z7
-	VMULPS       functionConstantsAVX512<>+1280(SB), Z3, Z3
-	VMULPS       functionConstantsAVX512<>+1280(SB), Z5, Z5
-	VFNMADD231PS functionConstantsAVX512<>+384(SB), Z7, Z3
-	VFMADD231PS  functionConstantsAVX512<>+320(SB), Z7, Z5
-	VSUBPS       Z5, Z3, Z3
-	VMULPS       Z3, Z3, Z5
-	VMOVUPS      functionConstantsAVX512<>+512(SB), Z7
-	VMOVUPS      functionConstantsAVX512<>+576(SB), Z8
-	VFMADD231PS  Z7, Z3, Z8
-	VMOVUPS      functionConstantsAVX512<>+640(SB), Z7
-	VMOVUPS      functionConstantsAVX512<>+704(SB), Z9
-	VFMADD231PS  Z7, Z3, Z9
-	VFMADD231PS  functionConstantsAVX512<>+448(SB), Z5, Z8
-	VFMADD231PS  Z8, Z5, Z9
-	VMOVUPS      Z3, Z3
-	VFMADD231PS  Z9, Z5, Z3
-	VPSLLD       $0x17, Z6, Z6
-	VMOVUPS      Z6, Z5
-	VFMADD231PS  Z3, Z6, Z5
-	VMOVUPS      functionConstantsAVX512<>+1344(SB), Z3
-	VMOVUPS      functionConstantsAVX512<>+1408(SB), Z6
-	VFMADD231PS  Z3, Z2, Z6
-	VMOVUPS      functionConstantsAVX512<>+1472(SB), Z3
-	VFMADD231PS  Z6, Z2, Z3
-	VMOVUPS      functionConstantsAVX512<>+1536(SB), Z6
-	VFMADD231PS  Z3, Z2, Z6
-	VMOVUPS      functionConstantsAVX512<>+1600(SB), Z3
-	VFMADD231PS  Z6, Z2, Z3
-	VMULPS       Z3, Z5, Z3
-	VMOVUPS      functionConstantsAVX512<>+1664(SB), Z6
-	VMOVUPS      functionConstantsAVX512<>+1728(SB), Z7
-	VFMADD231PS  Z6, Z2, Z7
-	VMOVUPS      functionConstantsAVX512<>+1792(SB), Z6
-	VFMADD231PS  Z7, Z2, Z6
-	VMOVUPS      functionConstantsAVX512<>+1856(SB), Z7
-	VFMADD231PS  Z6, Z2, Z7
-	VMOVUPS      functionConstantsAVX512<>+1920(SB), Z6
-	VFMADD231PS  Z7, Z2, Z6
-	VMOVUPS      functionConstantsAVX512<>+768(SB), Z7
-	VFMADD231PS  Z6, Z2, Z7
-	VDIVPS       Z7, Z3, Z2
-	VMOVUPS      functionConstantsAVX512<>+768(SB), Z3
-	VSUBPS       Z2, Z3, Z3
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z2, Z3, K1, Z4
-	VMULPS       Z4, Z0, Z2
-	VMULPS       functionConstantsAVX512<>+2112(SB), Z5, Z5
-	VFMADD231PS  Z0, Z5, Z4
-	VMULPS       Z1, Z4, Z0
-	VMOVUPS      Z0, (DX)(SI*1)
-	ADDQ         $0x40, SI
-	JMP          loop
+	CMPQ              SI, DI
+	JG                last
+	VMOVUPS           (AX)(SI*1), Z0
+	VMOVUPS           64(AX)(SI*1), Z4
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z6
+	VMINPS            Z1, Z2, Z1
+	VMINPS            Z5, Z6, Z5
+	VMULPS            Z1, Z1, Z2
+	VMULPS            Z5, Z5, Z11
+	VMOVUPS           Z2, Z6
+	VMOVUPS           Z11, Z12
+	VFNMADD231PS      Z1, Z1, Z6
+	VFNMADD231PS      Z5, Z5, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z9
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z9
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z11, Z13
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z9, Z10
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z12, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z14, Z11
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z12
+	VSUBPS            Z6, Z2, Z2
+	VSUBPS            Z12, Z11, Z12
+	VMULPS            Z2, Z2, Z6
+	VMULPS            Z12, Z12, Z14
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z15
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z12, Z15
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z11
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z11
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z12, Z16
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z6, Z10
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
+	VFMADD231PS       Z10, Z6, Z11
+	VFMADD231PS       Z15, Z14, Z16
+	VMOVUPS           Z2, Z2
+	VMOVUPS           Z12, Z10
+	VFMADD231PS       Z11, Z6, Z2
+	VFMADD231PS       Z16, Z14, Z10
+	VPSLLD            $0x17, Z9, Z9
+	VPSLLD            $0x17, Z13, Z13
+	VMOVUPS           Z9, Z6
+	VMOVUPS           Z13, Z11
+	VFMADD231PS       Z2, Z9, Z6
+	VFMADD231PS       Z10, Z13, Z11
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z5, Z9
+	VMULPS            Z2, Z6, Z2
+	VMULPS            Z9, Z11, Z10
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z9
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z12
+	VDIVPS            Z9, Z2, Z1
+	VDIVPS            Z12, Z10, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z9
+	VSUBPS            Z1, Z2, Z2
+	VSUBPS            Z5, Z9, Z9
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z4, K2
+	VBLENDMPS         Z1, Z2, K1, Z3
+	VBLENDMPS         Z5, Z9, K2, Z7
+	VMULPS            Z3, Z0, Z1
+	VMULPS            Z7, Z4, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z11, Z11
+	VFMADD231PS       Z0, Z6, Z3
+	VFMADD231PS       Z4, Z11, Z7
+	VMULPS            (CX)(SI*1), Z3, Z0
+	VMULPS            64(CX)(SI*1), Z7, Z1
+	VMOVUPS           Z0, (DX)(SI*1)
+	VMOVUPS           Z1, 64(DX)(SI*1)
+	ADDQ              $0x00000080, SI
+	JMP               loop
+
+last:
+	CMPQ              SI, BX
+	JGE               done
+	VMOVUPS           (AX)(SI*1), Z0
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VMULPS            Z1, Z1, Z2
+	VMOVUPS           Z2, Z3
+	VFNMADD231PS      Z1, Z1, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z4
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z4
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z3, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z5, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z5, Z3
+	VSUBPS            Z3, Z2, Z2
+	VMULPS            Z2, Z2, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z5
+	VFMADD231PS       Z5, Z3, Z6
+	VMOVUPS           Z2, Z2
+	VFMADD231PS       Z6, Z3, Z2
+	VPSLLD            $0x17, Z4, Z4
+	VMOVUPS           Z4, Z3
+	VFMADD231PS       Z2, Z4, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VMULPS            Z2, Z3, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z4
+	VDIVPS            Z4, Z2, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS            Z1, Z2, Z2
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z1, Z2, K1, Z8
+	VMULPS            Z8, Z0, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z3, Z3
+	VFMADD231PS       Z0, Z3, Z8
+	VMULPS            (CX)(SI*1), Z8, Z0
+	VMOVUPS           Z0, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3484,66 +4045,177 @@ TEXT ·geluTanhGradAVX512(SB), NOSPLIT, $0-32
 	MOVQ n+24(FP), BX
 	XORQ SI, SI
 	SHLQ $0x02, BX
+	MOVQ BX, DI
+	SUBQ $0x00000080, DI
 
 loop:
-	CMPQ      SI, BX
-	JGE       done
-	VMOVUPS   (AX)(SI*1), Z0
-	VMOVUPS   (CX)(SI*1), Z1
-	VMULPS    Z0, Z0, Z2
-	VMULPS    functionConstantsAVX512<>+1984(SB), Z2, Z2
-	VADDPS    functionConstantsAVX512<>+2048(SB), Z2, Z2
-	VMULPS    Z0, Z2, Z2
-	VANDPS    functionConstantsAVX512<>+0(SB), Z2, Z5
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z6
-	VMINPS    Z5, Z6, Z5
-	VORPS     functionConstantsAVX512<>+128(SB), Z5, Z5
-	VMULPS    functionConstantsAVX512<>+192(SB), Z5, Z6
-	VADDPS    functionConstantsAVX512<>+256(SB), Z6, Z6
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z6, Z7
-	VMULPS    functionConstantsAVX512<>+320(SB), Z7, Z8
-	VMULPS    functionConstantsAVX512<>+384(SB), Z7, Z7
-	VSUBPS    Z7, Z5, Z5
-	VSUBPS    Z8, Z5, Z5
-	VMULPS    Z5, Z5, Z7
-	VMULPS    functionConstantsAVX512<>+448(SB), Z7, Z8
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z9
-	VMULPS    Z5, Z9, Z9
-	VADDPS    functionConstantsAVX512<>+576(SB), Z9, Z9
-	VADDPS    Z9, Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z9
-	VMULPS    Z5, Z9, Z9
-	VADDPS    functionConstantsAVX512<>+704(SB), Z9, Z9
-	VADDPS    Z9, Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VADDPS    Z5, Z8, Z8
-	VPSLLD    $0x17, Z6, Z6
-	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VMULPS    functionConstantsAVX512<>+832(SB), Z8, Z8
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z5
-	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z6
-	VDIVPS    Z6, Z5, Z5
-	VMULPS    Z5, Z8, Z6
-	VPMOVD2M  Z2, K1
-	VBLENDMPS Z6, Z5, K1, Z3
-	VPMOVD2M  Z2, K1
-	VBLENDMPS Z5, Z6, K1, Z4
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z2
-	VMOVUPS   functionConstantsAVX512<>+2176(SB), Z5
-	VMINPS    Z2, Z5, Z2
-	VMULPS    Z2, Z2, Z2
-	VMULPS    functionConstantsAVX512<>+2240(SB), Z2, Z2
-	VADDPS    functionConstantsAVX512<>+2048(SB), Z2, Z2
-	VMULPS    Z4, Z3, Z5
-	VMULPS    Z5, Z0, Z0
-	VMULPS    Z0, Z2, Z2
-	VADDPS    Z2, Z3, Z0
-	VMULPS    Z1, Z0, Z0
-	VMOVUPS   Z0, (DX)(SI*1)
-	ADDQ      $0x40, SI
-	JMP       loop
+	CMPQ         SI, DI
+	JG           last
+	VMOVUPS      (AX)(SI*1), Z0
+	VMOVUPS      64(AX)(SI*1), Z4
+	VMULPS       Z0, Z0, Z1
+	VMULPS       Z4, Z4, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z5, Z11
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z11, Z11
+	VMULPS       Z0, Z1, Z1
+	VMULPS       Z4, Z11, Z11
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z5
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z11, Z12
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z10
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z13
+	VMINPS       Z5, Z10, Z5
+	VMINPS       Z12, Z13, Z12
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z5, Z5
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z12, Z12
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z5, Z10
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z12, Z15
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z15, Z15
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z13
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z15, Z16
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z13, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z16, Z17
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z13, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z16, Z16
+	VSUBPS       Z13, Z5, Z5
+	VSUBPS       Z16, Z12, Z12
+	VSUBPS       Z14, Z5, Z5
+	VSUBPS       Z17, Z12, Z16
+	VMULPS       Z5, Z5, Z12
+	VMULPS       Z16, Z16, Z17
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z12, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z17, Z18
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z14
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z19
+	VMULPS       Z5, Z14, Z14
+	VMULPS       Z16, Z19, Z19
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z19, Z19
+	VADDPS       Z14, Z13, Z13
+	VADDPS       Z19, Z18, Z18
+	VMULPS       Z12, Z13, Z13
+	VMULPS       Z17, Z18, Z18
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z14
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z19
+	VMULPS       Z5, Z14, Z14
+	VMULPS       Z16, Z19, Z19
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z19, Z19
+	VADDPS       Z14, Z13, Z13
+	VADDPS       Z19, Z18, Z18
+	VMULPS       Z12, Z13, Z13
+	VMULPS       Z17, Z18, Z18
+	VADDPS       Z5, Z13, Z13
+	VADDPS       Z16, Z18, Z18
+	VPSLLD       $0x17, Z10, Z10
+	VPSLLD       $0x17, Z15, Z15
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z13
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z18, Z18
+	VMULPS       Z10, Z13, Z13
+	VMULPS       Z15, Z18, Z18
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z13, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z18, Z18
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z5
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z12
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z18, Z14
+	VDIVPS       Z10, Z5, Z5
+	VDIVPS       Z14, Z12, Z10
+	VMULPS       Z5, Z13, Z12
+	VMULPS       Z10, Z18, Z13
+	VPMOVD2M     Z1, K1
+	VPMOVD2M     Z11, K2
+	VBLENDMPS    Z12, Z5, K1, Z2
+	VBLENDMPS    Z13, Z10, K2, Z6
+	VPMOVD2M     Z1, K1
+	VPMOVD2M     Z11, K2
+	VBLENDMPS    Z5, Z12, K1, Z3
+	VBLENDMPS    Z10, Z13, K2, Z7
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z4, Z10
+	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z5
+	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z11
+	VMINPS       Z1, Z5, Z1
+	VMINPS       Z10, Z11, Z10
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z10, Z10, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z5, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z10, Z10
+	VMULPS       Z3, Z2, Z5
+	VMULPS       Z7, Z6, Z11
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z11, Z4, Z4
+	VMULPS       Z0, Z1, Z1
+	VMULPS       Z4, Z10, Z10
+	VADDPS       Z1, Z2, Z0
+	VADDPS       Z10, Z6, Z1
+	VMULPS       (CX)(SI*1), Z0, Z0
+	VMULPS       64(CX)(SI*1), Z1, Z1
+	VMOVUPS      Z0, (DX)(SI*1)
+	VMOVUPS      Z1, 64(DX)(SI*1)
+	ADDQ         $0x00000080, SI
+	JMP          loop
+
+last:
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z0
+	VMULPS       Z0, Z0, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z2, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z2, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
+	VSUBPS       Z4, Z2, Z2
+	VSUBPS       Z5, Z2, Z2
+	VMULPS       Z2, Z2, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z6
+	VMULPS       Z2, Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z6, Z6
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z6
+	VMULPS       Z2, Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z6, Z6
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VADDPS       Z2, Z5, Z5
+	VPSLLD       $0x17, Z3, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z5, Z5
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z3
+	VDIVPS       Z3, Z2, Z2
+	VMULPS       Z2, Z5, Z3
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z3, Z2, K1, Z8
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z2, Z3, K1, Z9
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VMULPS       Z1, Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS       Z9, Z8, Z2
+	VMULPS       Z2, Z0, Z0
+	VMULPS       Z0, Z1, Z1
+	VADDPS       Z1, Z8, Z0
+	VMULPS       (CX)(SI*1), Z0, Z0
+	VMOVUPS      Z0, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3557,60 +4229,162 @@ TEXT ·siluAndSlopeAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z0
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z2
-	VMINPS    Z1, Z2, Z1
-	VORPS     functionConstantsAVX512<>+128(SB), Z1, Z1
-	VMULPS    functionConstantsAVX512<>+192(SB), Z1, Z2
-	VADDPS    functionConstantsAVX512<>+256(SB), Z2, Z2
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z2, Z6
-	VMULPS    functionConstantsAVX512<>+320(SB), Z6, Z7
-	VMULPS    functionConstantsAVX512<>+384(SB), Z6, Z6
-	VSUBPS    Z6, Z1, Z1
-	VSUBPS    Z7, Z1, Z1
-	VMULPS    Z1, Z1, Z6
-	VMULPS    functionConstantsAVX512<>+448(SB), Z6, Z7
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z8
-	VMULPS    Z1, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+576(SB), Z8, Z8
-	VADDPS    Z8, Z7, Z7
-	VMULPS    Z6, Z7, Z7
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z8
-	VMULPS    Z1, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+704(SB), Z8, Z8
-	VADDPS    Z8, Z7, Z7
-	VMULPS    Z6, Z7, Z7
-	VADDPS    Z1, Z7, Z7
-	VPSLLD    $0x17, Z2, Z2
-	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z7
-	VMULPS    Z2, Z7, Z7
-	VMULPS    functionConstantsAVX512<>+832(SB), Z7, Z7
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z1
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z7, Z1, K1, Z3
-	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z1
-	VDIVPS    Z1, Z3, Z1
-	VMULPS    Z1, Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z2
-	VADDPS    functionConstantsAVX512<>+768(SB), Z7, Z6
-	VDIVPS    Z6, Z2, Z2
-	VMULPS    Z2, Z7, Z6
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z6, Z2, K1, Z4
-	VPMOVD2M  Z0, K1
-	VBLENDMPS Z2, Z6, K1, Z5
-	VMULPS    Z5, Z0, Z0
-	VADDPS    functionConstantsAVX512<>+768(SB), Z0, Z0
-	VMULPS    Z0, Z4, Z0
-	VMOVUPS   Z1, (CX)(BX*1)
-	VMOVUPS   Z0, (AX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, SI
+	JG           last
+	VMOVUPS      (AX)(BX*1), Z0
+	VMOVUPS      64(AX)(BX*1), Z6
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z6, Z7
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z8
+	VMINPS       Z1, Z2, Z1
+	VMINPS       Z7, Z8, Z7
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z7, Z7
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z7, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z16, Z16
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z8
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z16, Z17
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z8, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z17, Z18
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z8, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z17, Z17
+	VSUBPS       Z8, Z1, Z1
+	VSUBPS       Z17, Z7, Z7
+	VSUBPS       Z15, Z1, Z1
+	VSUBPS       Z18, Z7, Z17
+	VMULPS       Z1, Z1, Z7
+	VMULPS       Z17, Z17, Z18
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z7, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z18, Z19
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z15
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z20
+	VMULPS       Z1, Z15, Z15
+	VMULPS       Z17, Z20, Z20
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z15, Z15
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z20, Z20
+	VADDPS       Z15, Z8, Z8
+	VADDPS       Z20, Z19, Z19
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z18, Z19, Z19
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z15
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z20
+	VMULPS       Z1, Z15, Z15
+	VMULPS       Z17, Z20, Z20
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z15, Z15
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z20, Z20
+	VADDPS       Z15, Z8, Z8
+	VADDPS       Z20, Z19, Z19
+	VMULPS       Z7, Z8, Z8
+	VMULPS       Z18, Z19, Z19
+	VADDPS       Z1, Z8, Z8
+	VADDPS       Z17, Z19, Z19
+	VPSLLD       $0x17, Z2, Z2
+	VPSLLD       $0x17, Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z19, Z19
+	VMULPS       Z2, Z8, Z8
+	VMULPS       Z16, Z19, Z19
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z8, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z19, Z19
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VPMOVD2M     Z0, K1
+	VPMOVD2M     Z6, K2
+	VBLENDMPS    Z8, Z1, K1, Z3
+	VBLENDMPS    Z19, Z2, K2, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z19, Z2
+	VDIVPS       Z1, Z3, Z1
+	VDIVPS       Z2, Z9, Z2
+	VMULPS       Z1, Z0, Z1
+	VMULPS       Z2, Z6, Z15
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z16
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z19, Z17
+	VDIVPS       Z7, Z2, Z2
+	VDIVPS       Z17, Z16, Z7
+	VMULPS       Z2, Z8, Z8
+	VMULPS       Z7, Z19, Z16
+	VPMOVD2M     Z0, K1
+	VPMOVD2M     Z6, K2
+	VBLENDMPS    Z8, Z2, K1, Z4
+	VBLENDMPS    Z16, Z7, K2, Z10
+	VPMOVD2M     Z0, K1
+	VPMOVD2M     Z6, K2
+	VBLENDMPS    Z2, Z8, K1, Z5
+	VBLENDMPS    Z7, Z16, K2, Z11
+	VMULPS       Z5, Z0, Z0
+	VMULPS       Z11, Z6, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z2, Z2
+	VMULPS       Z0, Z4, Z0
+	VMULPS       Z2, Z10, Z2
+	VMOVUPS      Z1, (CX)(BX*1)
+	VMOVUPS      Z15, 64(CX)(BX*1)
+	VMOVUPS      Z0, (AX)(BX*1)
+	VMOVUPS      Z2, 64(AX)(BX*1)
+	ADDQ         $0x00000080, BX
+	JMP          loop
+
+last:
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
+	VMINPS       Z1, Z2, Z1
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
+	VSUBPS       Z3, Z1, Z1
+	VSUBPS       Z4, Z1, Z1
+	VMULPS       Z1, Z1, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
+	VMULPS       Z1, Z5, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VMULPS       Z3, Z4, Z4
+	VADDPS       Z1, Z4, Z4
+	VPSLLD       $0x17, Z2, Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z4
+	VMULPS       Z2, Z4, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z4, Z4
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z4, Z1, K1, Z12
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z1
+	VDIVPS       Z1, Z12, Z1
+	VMULPS       Z1, Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z3
+	VDIVPS       Z3, Z2, Z2
+	VMULPS       Z2, Z4, Z3
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z3, Z2, K1, Z13
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z2, Z3, K1, Z14
+	VMULPS       Z14, Z0, Z0
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
+	VMULPS       Z0, Z13, Z0
+	VMOVUPS      Z1, (CX)(BX*1)
+	VMOVUPS      Z0, (AX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3624,72 +4398,165 @@ TEXT ·geluAndSlopeAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ         BX, DX
-	JGE          done
-	VMOVUPS      (AX)(BX*1), Z0
-	VANDPS       functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS      functionConstantsAVX512<>+1152(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VMULPS       Z1, Z1, Z2
-	VMOVUPS      Z2, Z4
-	VFNMADD231PS Z1, Z1, Z4
-	VMOVUPS      functionConstantsAVX512<>+256(SB), Z5
-	VFMADD231PS  functionConstantsAVX512<>+1216(SB), Z2, Z5
-	VSUBPS       functionConstantsAVX512<>+256(SB), Z5, Z6
-	VMULPS       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS       functionConstantsAVX512<>+1280(SB), Z4, Z4
-	VFNMADD231PS functionConstantsAVX512<>+384(SB), Z6, Z2
-	VFMADD231PS  functionConstantsAVX512<>+320(SB), Z6, Z4
-	VSUBPS       Z4, Z2, Z2
-	VMULPS       Z2, Z2, Z4
-	VMOVUPS      functionConstantsAVX512<>+512(SB), Z6
-	VMOVUPS      functionConstantsAVX512<>+576(SB), Z7
-	VFMADD231PS  Z6, Z2, Z7
-	VMOVUPS      functionConstantsAVX512<>+640(SB), Z6
-	VMOVUPS      functionConstantsAVX512<>+704(SB), Z8
-	VFMADD231PS  Z6, Z2, Z8
-	VFMADD231PS  functionConstantsAVX512<>+448(SB), Z4, Z7
-	VFMADD231PS  Z7, Z4, Z8
-	VMOVUPS      Z2, Z2
-	VFMADD231PS  Z8, Z4, Z2
-	VPSLLD       $0x17, Z5, Z5
-	VMOVUPS      Z5, Z4
-	VFMADD231PS  Z2, Z5, Z4
-	VMOVUPS      functionConstantsAVX512<>+1344(SB), Z2
-	VMOVUPS      functionConstantsAVX512<>+1408(SB), Z5
-	VFMADD231PS  Z2, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+1472(SB), Z2
-	VFMADD231PS  Z5, Z1, Z2
-	VMOVUPS      functionConstantsAVX512<>+1536(SB), Z5
-	VFMADD231PS  Z2, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+1600(SB), Z2
-	VFMADD231PS  Z5, Z1, Z2
-	VMULPS       Z2, Z4, Z2
-	VMOVUPS      functionConstantsAVX512<>+1664(SB), Z5
-	VMOVUPS      functionConstantsAVX512<>+1728(SB), Z6
-	VFMADD231PS  Z5, Z1, Z6
-	VMOVUPS      functionConstantsAVX512<>+1792(SB), Z5
-	VFMADD231PS  Z6, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+1856(SB), Z6
-	VFMADD231PS  Z5, Z1, Z6
-	VMOVUPS      functionConstantsAVX512<>+1920(SB), Z5
-	VFMADD231PS  Z6, Z1, Z5
-	VMOVUPS      functionConstantsAVX512<>+768(SB), Z6
-	VFMADD231PS  Z5, Z1, Z6
-	VDIVPS       Z6, Z2, Z1
-	VMOVUPS      functionConstantsAVX512<>+768(SB), Z2
-	VSUBPS       Z1, Z2, Z2
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z1, Z2, K1, Z3
-	VMULPS       Z3, Z0, Z1
-	VMULPS       functionConstantsAVX512<>+2112(SB), Z4, Z4
-	VFMADD231PS  Z0, Z4, Z3
-	VMOVUPS      Z1, (CX)(BX*1)
-	VMOVUPS      Z3, (AX)(BX*1)
-	ADDQ         $0x40, BX
-	JMP          loop
+	CMPQ              BX, SI
+	JG                last
+	VMOVUPS           (AX)(BX*1), Z0
+	VMOVUPS           64(AX)(BX*1), Z4
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z6
+	VMINPS            Z1, Z2, Z1
+	VMINPS            Z5, Z6, Z5
+	VMULPS            Z1, Z1, Z2
+	VMULPS            Z5, Z5, Z11
+	VMOVUPS           Z2, Z6
+	VMOVUPS           Z11, Z12
+	VFNMADD231PS      Z1, Z1, Z6
+	VFNMADD231PS      Z5, Z5, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z9
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z9
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z11, Z13
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z9, Z10
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z12, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z14, Z11
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z12
+	VSUBPS            Z6, Z2, Z2
+	VSUBPS            Z12, Z11, Z12
+	VMULPS            Z2, Z2, Z6
+	VMULPS            Z12, Z12, Z14
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z15
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z12, Z15
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z11
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z11
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z12, Z16
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z6, Z10
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
+	VFMADD231PS       Z10, Z6, Z11
+	VFMADD231PS       Z15, Z14, Z16
+	VMOVUPS           Z2, Z2
+	VMOVUPS           Z12, Z10
+	VFMADD231PS       Z11, Z6, Z2
+	VFMADD231PS       Z16, Z14, Z10
+	VPSLLD            $0x17, Z9, Z9
+	VPSLLD            $0x17, Z13, Z13
+	VMOVUPS           Z9, Z6
+	VMOVUPS           Z13, Z11
+	VFMADD231PS       Z2, Z9, Z6
+	VFMADD231PS       Z10, Z13, Z11
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z5, Z9
+	VMULPS            Z2, Z6, Z2
+	VMULPS            Z9, Z11, Z10
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z9
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z12
+	VDIVPS            Z9, Z2, Z1
+	VDIVPS            Z12, Z10, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z9
+	VSUBPS            Z1, Z2, Z2
+	VSUBPS            Z5, Z9, Z9
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z4, K2
+	VBLENDMPS         Z1, Z2, K1, Z3
+	VBLENDMPS         Z5, Z9, K2, Z7
+	VMULPS            Z3, Z0, Z1
+	VMULPS            Z7, Z4, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z11, Z11
+	VFMADD231PS       Z0, Z6, Z3
+	VFMADD231PS       Z4, Z11, Z7
+	VMOVUPS           Z1, (CX)(BX*1)
+	VMOVUPS           Z2, 64(CX)(BX*1)
+	VMOVUPS           Z3, (AX)(BX*1)
+	VMOVUPS           Z7, 64(AX)(BX*1)
+	ADDQ              $0x00000080, BX
+	JMP               loop
+
+last:
+	CMPQ              BX, DX
+	JGE               done
+	VMOVUPS           (AX)(BX*1), Z0
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VMULPS            Z1, Z1, Z2
+	VMOVUPS           Z2, Z3
+	VFNMADD231PS      Z1, Z1, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z4
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z4
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z3, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z5, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z5, Z3
+	VSUBPS            Z3, Z2, Z2
+	VMULPS            Z2, Z2, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z5
+	VFMADD231PS       Z5, Z3, Z6
+	VMOVUPS           Z2, Z2
+	VFMADD231PS       Z6, Z3, Z2
+	VPSLLD            $0x17, Z4, Z4
+	VMOVUPS           Z4, Z3
+	VFMADD231PS       Z2, Z4, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VMULPS            Z2, Z3, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z4
+	VDIVPS            Z4, Z2, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS            Z1, Z2, Z2
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z1, Z2, K1, Z8
+	VMULPS            Z8, Z0, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z3, Z3
+	VFMADD231PS       Z0, Z3, Z8
+	VMOVUPS           Z1, (CX)(BX*1)
+	VMOVUPS           Z8, (AX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3703,71 +4570,195 @@ TEXT ·geluTanhAndSlopeAVX512(SB), NOSPLIT, $0-24
 	MOVQ n+16(FP), DX
 	XORQ BX, BX
 	SHLQ $0x02, DX
+	MOVQ DX, SI
+	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z0
-	VMULPS    Z0, Z0, Z1
-	VMULPS    functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VADDPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS    Z0, Z1, Z1
-	VANDPS    functionConstantsAVX512<>+0(SB), Z1, Z5
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z6
-	VMINPS    Z5, Z6, Z5
-	VORPS     functionConstantsAVX512<>+128(SB), Z5, Z5
-	VMULPS    functionConstantsAVX512<>+192(SB), Z5, Z6
-	VADDPS    functionConstantsAVX512<>+256(SB), Z6, Z6
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z6, Z7
-	VMULPS    functionConstantsAVX512<>+320(SB), Z7, Z8
-	VMULPS    functionConstantsAVX512<>+384(SB), Z7, Z7
-	VSUBPS    Z7, Z5, Z5
-	VSUBPS    Z8, Z5, Z5
-	VMULPS    Z5, Z5, Z7
-	VMULPS    functionConstantsAVX512<>+448(SB), Z7, Z8
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z9
-	VMULPS    Z5, Z9, Z9
-	VADDPS    functionConstantsAVX512<>+576(SB), Z9, Z9
-	VADDPS    Z9, Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z9
-	VMULPS    Z5, Z9, Z9
-	VADDPS    functionConstantsAVX512<>+704(SB), Z9, Z9
-	VADDPS    Z9, Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VADDPS    Z5, Z8, Z8
-	VPSLLD    $0x17, Z6, Z6
-	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z8
-	VMULPS    Z6, Z8, Z8
-	VMULPS    functionConstantsAVX512<>+832(SB), Z8, Z8
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z5
-	VPMOVD2M  Z1, K1
-	VBLENDMPS Z8, Z5, K1, Z2
-	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z5
-	VDIVPS    Z5, Z2, Z5
-	VMULPS    Z5, Z0, Z5
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z6
-	VADDPS    functionConstantsAVX512<>+768(SB), Z8, Z7
-	VDIVPS    Z7, Z6, Z6
-	VMULPS    Z6, Z8, Z7
-	VPMOVD2M  Z1, K1
-	VBLENDMPS Z7, Z6, K1, Z3
-	VPMOVD2M  Z1, K1
-	VBLENDMPS Z6, Z7, K1, Z4
-	VANDPS    functionConstantsAVX512<>+0(SB), Z0, Z1
-	VMOVUPS   functionConstantsAVX512<>+2176(SB), Z6
-	VMINPS    Z1, Z6, Z1
-	VMULPS    Z1, Z1, Z1
-	VMULPS    functionConstantsAVX512<>+2240(SB), Z1, Z1
-	VADDPS    functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS    Z4, Z3, Z6
-	VMULPS    Z6, Z0, Z0
-	VMULPS    Z0, Z1, Z1
-	VADDPS    Z1, Z3, Z0
-	VMOVUPS   Z5, (CX)(BX*1)
-	VMOVUPS   Z0, (AX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, SI
+	JG           last
+	VMOVUPS      (AX)(BX*1), Z0
+	VMOVUPS      64(AX)(BX*1), Z5
+	VMULPS       Z0, Z0, Z1
+	VMULPS       Z5, Z5, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z6, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z14, Z14
+	VMULPS       Z0, Z1, Z1
+	VMULPS       Z5, Z14, Z14
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z6
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z14, Z15
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z13
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z16
+	VMINPS       Z6, Z13, Z6
+	VMINPS       Z15, Z16, Z15
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z6, Z6
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z6, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z15, Z18
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z13
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z18, Z18
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z16
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z18, Z19
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z16, Z17
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z19, Z20
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z16, Z16
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z19, Z19
+	VSUBPS       Z16, Z6, Z6
+	VSUBPS       Z19, Z15, Z15
+	VSUBPS       Z17, Z6, Z6
+	VSUBPS       Z20, Z15, Z19
+	VMULPS       Z6, Z6, Z15
+	VMULPS       Z19, Z19, Z20
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z15, Z16
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z20, Z21
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z17
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z22
+	VMULPS       Z6, Z17, Z17
+	VMULPS       Z19, Z22, Z22
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z22, Z22
+	VADDPS       Z17, Z16, Z16
+	VADDPS       Z22, Z21, Z21
+	VMULPS       Z15, Z16, Z16
+	VMULPS       Z20, Z21, Z21
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z17
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z22
+	VMULPS       Z6, Z17, Z17
+	VMULPS       Z19, Z22, Z22
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z22, Z22
+	VADDPS       Z17, Z16, Z16
+	VADDPS       Z22, Z21, Z21
+	VMULPS       Z15, Z16, Z16
+	VMULPS       Z20, Z21, Z21
+	VADDPS       Z6, Z16, Z16
+	VADDPS       Z19, Z21, Z21
+	VPSLLD       $0x17, Z13, Z13
+	VPSLLD       $0x17, Z18, Z18
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z21, Z21
+	VMULPS       Z13, Z16, Z16
+	VMULPS       Z18, Z21, Z21
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z16, Z16
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z21, Z21
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z6
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z13
+	VPMOVD2M     Z1, K1
+	VPMOVD2M     Z14, K2
+	VBLENDMPS    Z16, Z6, K1, Z2
+	VBLENDMPS    Z21, Z13, K2, Z7
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z21, Z13
+	VDIVPS       Z6, Z2, Z6
+	VDIVPS       Z13, Z7, Z13
+	VMULPS       Z6, Z0, Z6
+	VMULPS       Z13, Z5, Z17
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z13
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z18
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z15
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z21, Z19
+	VDIVPS       Z15, Z13, Z13
+	VDIVPS       Z19, Z18, Z15
+	VMULPS       Z13, Z16, Z16
+	VMULPS       Z15, Z21, Z18
+	VPMOVD2M     Z1, K1
+	VPMOVD2M     Z14, K2
+	VBLENDMPS    Z16, Z13, K1, Z3
+	VBLENDMPS    Z18, Z15, K2, Z8
+	VPMOVD2M     Z1, K1
+	VPMOVD2M     Z14, K2
+	VBLENDMPS    Z13, Z16, K1, Z4
+	VBLENDMPS    Z15, Z18, K2, Z9
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z5, Z14
+	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z13
+	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z15
+	VMINPS       Z1, Z13, Z1
+	VMINPS       Z14, Z15, Z14
+	VMULPS       Z1, Z1, Z1
+	VMULPS       Z14, Z14, Z13
+	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z13, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z14, Z14
+	VMULPS       Z4, Z3, Z13
+	VMULPS       Z9, Z8, Z15
+	VMULPS       Z13, Z0, Z0
+	VMULPS       Z15, Z5, Z5
+	VMULPS       Z0, Z1, Z1
+	VMULPS       Z5, Z14, Z14
+	VADDPS       Z1, Z3, Z0
+	VADDPS       Z14, Z8, Z1
+	VMOVUPS      Z6, (CX)(BX*1)
+	VMOVUPS      Z17, 64(CX)(BX*1)
+	VMOVUPS      Z0, (AX)(BX*1)
+	VMOVUPS      Z1, 64(AX)(BX*1)
+	ADDQ         $0x00000080, BX
+	JMP          loop
+
+last:
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z0
+	VMULPS       Z0, Z0, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z2, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z2, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
+	VSUBPS       Z4, Z2, Z2
+	VSUBPS       Z5, Z2, Z2
+	VMULPS       Z2, Z2, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z6
+	VMULPS       Z2, Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z6, Z6
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z6
+	VMULPS       Z2, Z6, Z6
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z6, Z6
+	VADDPS       Z6, Z5, Z5
+	VMULPS       Z4, Z5, Z5
+	VADDPS       Z2, Z5, Z5
+	VPSLLD       $0x17, Z3, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z5, Z5
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z5, Z2, K1, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z2
+	VDIVPS       Z2, Z10, Z2
+	VMULPS       Z2, Z0, Z2
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z3
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z4
+	VDIVPS       Z4, Z3, Z3
+	VMULPS       Z3, Z5, Z4
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z4, Z3, K1, Z11
+	VPMOVD2M     Z1, K1
+	VBLENDMPS    Z3, Z4, K1, Z12
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z3
+	VMINPS       Z1, Z3, Z1
+	VMULPS       Z1, Z1, Z1
+	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
+	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS       Z12, Z11, Z3
+	VMULPS       Z3, Z0, Z0
+	VMULPS       Z0, Z1, Z1
+	VADDPS       Z1, Z11, Z0
+	VMOVUPS      Z2, (CX)(BX*1)
+	VMOVUPS      Z0, (AX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3778,69 +4769,175 @@ done:
 TEXT ·softplusAVX512(SB), NOSPLIT, $0-32
 	VMOVSS       beta+24(FP), X0
 	VBROADCASTSS X0, Z0
-	VMOVSS       threshold+28(FP), X3
-	VBROADCASTSS X3, Z3
+	VMOVSS       threshold+28(FP), X7
+	VBROADCASTSS X7, Z7
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x02, DX
+	MOVQ         DX, SI
+	SUBQ         $0x00000080, SI
 
 loop:
-	CMPQ      BX, DX
-	JGE       done
-	VMOVUPS   (AX)(BX*1), Z4
-	VMULPS    Z0, Z4, Z5
-	VANDPS    functionConstantsAVX512<>+0(SB), Z5, Z6
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z7
-	VMINPS    Z6, Z7, Z6
-	VORPS     functionConstantsAVX512<>+128(SB), Z6, Z6
-	VMULPS    functionConstantsAVX512<>+192(SB), Z6, Z7
-	VADDPS    functionConstantsAVX512<>+256(SB), Z7, Z7
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z7, Z8
-	VMULPS    functionConstantsAVX512<>+320(SB), Z8, Z9
-	VMULPS    functionConstantsAVX512<>+384(SB), Z8, Z8
-	VSUBPS    Z8, Z6, Z6
-	VSUBPS    Z9, Z6, Z6
-	VMULPS    Z6, Z6, Z8
-	VMULPS    functionConstantsAVX512<>+448(SB), Z8, Z9
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z10
-	VMULPS    Z6, Z10, Z10
-	VADDPS    functionConstantsAVX512<>+576(SB), Z10, Z10
-	VADDPS    Z10, Z9, Z9
-	VMULPS    Z8, Z9, Z9
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z10
-	VMULPS    Z6, Z10, Z10
-	VADDPS    functionConstantsAVX512<>+704(SB), Z10, Z10
-	VADDPS    Z10, Z9, Z9
-	VMULPS    Z8, Z9, Z9
-	VADDPS    Z6, Z9, Z9
-	VPSLLD    $0x17, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+768(SB), Z9, Z9
-	VMULPS    Z7, Z9, Z9
-	VMULPS    functionConstantsAVX512<>+832(SB), Z9, Z9
-	VADDPS    functionConstantsAVX512<>+1088(SB), Z9, Z6
-	VDIVPS    Z6, Z9, Z6
-	VMULPS    Z6, Z6, Z7
-	VMOVUPS   functionConstantsAVX512<>+2304(SB), Z8
-	VMULPS    Z7, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+2368(SB), Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+2432(SB), Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+2496(SB), Z8, Z8
-	VMULPS    Z7, Z8, Z8
-	VADDPS    functionConstantsAVX512<>+1088(SB), Z8, Z8
-	VMULPS    Z8, Z6, Z6
-	VPXORD    Z1, Z1, Z1
-	VMAXPS    Z5, Z1, Z7
-	VADDPS    Z7, Z6, Z6
-	VDIVPS    Z0, Z6, Z6
-	VCMPPS    $0x1e, Z3, Z5, K1
-	VBLENDMPS Z4, Z6, K1, Z2
-	VMOVUPS   Z2, (CX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	CMPQ         BX, SI
+	JG           last
+	VMOVUPS      (AX)(BX*1), Z8
+	VMOVUPS      64(AX)(BX*1), Z12
+	VMULPS       Z0, Z8, Z9
+	VMULPS       Z0, Z12, Z13
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z9, Z10
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z13, Z14
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z11
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z15
+	VMINPS       Z10, Z11, Z10
+	VMINPS       Z14, Z15, Z14
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z10, Z10
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z14, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z10, Z11
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z14, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z11, Z11
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z17, Z17
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z11, Z15
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z17, Z18
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z15, Z16
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z18, Z19
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z18, Z18
+	VSUBPS       Z15, Z10, Z10
+	VSUBPS       Z18, Z14, Z14
+	VSUBPS       Z16, Z10, Z10
+	VSUBPS       Z19, Z14, Z18
+	VMULPS       Z10, Z10, Z14
+	VMULPS       Z18, Z18, Z19
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z19, Z20
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z16
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z21
+	VMULPS       Z10, Z16, Z16
+	VMULPS       Z18, Z21, Z21
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z21, Z21
+	VADDPS       Z16, Z15, Z15
+	VADDPS       Z21, Z20, Z20
+	VMULPS       Z14, Z15, Z15
+	VMULPS       Z19, Z20, Z20
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z16
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z21
+	VMULPS       Z10, Z16, Z16
+	VMULPS       Z18, Z21, Z21
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z21, Z21
+	VADDPS       Z16, Z15, Z15
+	VADDPS       Z21, Z20, Z20
+	VMULPS       Z14, Z15, Z15
+	VMULPS       Z19, Z20, Z20
+	VADDPS       Z10, Z15, Z15
+	VADDPS       Z18, Z20, Z20
+	VPSLLD       $0x17, Z11, Z11
+	VPSLLD       $0x17, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z15, Z15
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z20, Z20
+	VMULPS       Z11, Z15, Z15
+	VMULPS       Z17, Z20, Z20
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z20, Z20
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z15, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z20, Z11
+	VDIVPS       Z10, Z15, Z10
+	VDIVPS       Z11, Z20, Z15
+	VMULPS       Z10, Z10, Z11
+	VMULPS       Z15, Z15, Z16
+	VBROADCASTSS functionConstantsAVX512<>+2304(SB), Z14
+	VBROADCASTSS functionConstantsAVX512<>+2304(SB), Z17
+	VMULPS       Z11, Z14, Z14
+	VMULPS       Z16, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+2368(SB), Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+2368(SB), Z17, Z17
+	VMULPS       Z11, Z14, Z14
+	VMULPS       Z16, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+2432(SB), Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+2432(SB), Z17, Z17
+	VMULPS       Z11, Z14, Z14
+	VMULPS       Z16, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+2496(SB), Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+2496(SB), Z17, Z17
+	VMULPS       Z11, Z14, Z14
+	VMULPS       Z16, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z17, Z17
+	VMULPS       Z14, Z10, Z10
+	VMULPS       Z17, Z15, Z14
+	VPXORD       Z1, Z1, Z1
+	VPXORD       Z3, Z3, Z3
+	VMAXPS       Z9, Z1, Z11
+	VMAXPS       Z13, Z3, Z15
+	VADDPS       Z11, Z10, Z10
+	VADDPS       Z15, Z14, Z14
+	VDIVPS       Z0, Z10, Z10
+	VDIVPS       Z0, Z14, Z11
+	VCMPPS       $0x1e, Z7, Z9, K1
+	VCMPPS       $0x1e, Z7, Z13, K2
+	VBLENDMPS    Z8, Z10, K1, Z2
+	VBLENDMPS    Z12, Z11, K2, Z4
+	VMOVUPS      Z2, (CX)(BX*1)
+	VMOVUPS      Z4, 64(CX)(BX*1)
+	ADDQ         $0x00000080, BX
+	JMP          loop
+
+last:
+	CMPQ         BX, DX
+	JGE          done
+	VMOVUPS      (AX)(BX*1), Z1
+	VMULPS       Z0, Z1, Z2
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z2, Z3
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z4
+	VMINPS       Z3, Z4, Z3
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z3, Z3
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z3, Z4
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z4, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z8, Z9
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z8, Z8
+	VSUBPS       Z8, Z3, Z3
+	VSUBPS       Z9, Z3, Z3
+	VMULPS       Z3, Z3, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z8, Z9
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z10
+	VMULPS       Z3, Z10, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z10, Z10
+	VADDPS       Z10, Z9, Z9
+	VMULPS       Z8, Z9, Z9
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z10
+	VMULPS       Z3, Z10, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z10, Z10
+	VADDPS       Z10, Z9, Z9
+	VMULPS       Z8, Z9, Z9
+	VADDPS       Z3, Z9, Z9
+	VPSLLD       $0x17, Z4, Z4
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z9, Z9
+	VMULPS       Z4, Z9, Z9
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z9, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z9, Z3
+	VDIVPS       Z3, Z9, Z3
+	VMULPS       Z3, Z3, Z4
+	VBROADCASTSS functionConstantsAVX512<>+2304(SB), Z8
+	VMULPS       Z4, Z8, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+2368(SB), Z8, Z8
+	VMULPS       Z4, Z8, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+2432(SB), Z8, Z8
+	VMULPS       Z4, Z8, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+2496(SB), Z8, Z8
+	VMULPS       Z4, Z8, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z8, Z8
+	VMULPS       Z8, Z3, Z3
+	VPXORD       Z5, Z5, Z5
+	VMAXPS       Z2, Z5, Z4
+	VADDPS       Z4, Z3, Z3
+	VDIVPS       Z0, Z3, Z0
+	VCMPPS       $0x1e, Z7, Z2, K1
+	VBLENDMPS    Z1, Z0, K1, Z6
+	VMOVUPS      Z6, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3851,60 +4948,146 @@ done:
 TEXT ·softplusGradAVX512(SB), NOSPLIT, $0-40
 	VMOVSS       beta+32(FP), X0
 	VBROADCASTSS X0, Z0
-	VMOVSS       threshold+36(FP), X3
-	VBROADCASTSS X3, Z3
+	VMOVSS       threshold+36(FP), X7
+	VBROADCASTSS X7, Z7
 	MOVQ         saved+0(FP), AX
 	MOVQ         dy+8(FP), CX
 	MOVQ         dx+16(FP), DX
 	MOVQ         n+24(FP), BX
 	XORQ         SI, SI
 	SHLQ         $0x02, BX
+	MOVQ         BX, DI
+	SUBQ         $0x00000080, DI
 
 loop:
-	CMPQ      SI, BX
-	JGE       done
-	VMOVUPS   (AX)(SI*1), Z4
-	VMOVUPS   (CX)(SI*1), Z5
-	VMULPS    Z0, Z4, Z4
-	VANDPS    functionConstantsAVX512<>+0(SB), Z4, Z6
-	VMOVUPS   functionConstantsAVX512<>+64(SB), Z7
-	VMINPS    Z6, Z7, Z6
-	VORPS     functionConstantsAVX512<>+128(SB), Z6, Z6
-	VMULPS    functionConstantsAVX512<>+192(SB), Z6, Z7
-	VADDPS    functionConstantsAVX512<>+256(SB), Z7, Z7
-	VSUBPS    functionConstantsAVX512<>+256(SB), Z7, Z8
-	VMULPS    functionConstantsAVX512<>+320(SB), Z8, Z9
-	VMULPS    functionConstantsAVX512<>+384(SB), Z8, Z8
-	VSUBPS    Z8, Z6, Z6
-	VSUBPS    Z9, Z6, Z6
-	VMULPS    Z6, Z6, Z8
-	VMULPS    functionConstantsAVX512<>+448(SB), Z8, Z9
-	VMOVUPS   functionConstantsAVX512<>+512(SB), Z10
-	VMULPS    Z6, Z10, Z10
-	VADDPS    functionConstantsAVX512<>+576(SB), Z10, Z10
-	VADDPS    Z10, Z9, Z9
-	VMULPS    Z8, Z9, Z9
-	VMOVUPS   functionConstantsAVX512<>+640(SB), Z10
-	VMULPS    Z6, Z10, Z10
-	VADDPS    functionConstantsAVX512<>+704(SB), Z10, Z10
-	VADDPS    Z10, Z9, Z9
-	VMULPS    Z8, Z9, Z9
-	VADDPS    Z6, Z9, Z9
-	VPSLLD    $0x17, Z7, Z7
-	VADDPS    functionConstantsAVX512<>+768(SB), Z9, Z9
-	VMULPS    Z7, Z9, Z9
-	VMULPS    functionConstantsAVX512<>+832(SB), Z9, Z9
-	VMOVUPS   functionConstantsAVX512<>+768(SB), Z6
-	VPMOVD2M  Z4, K1
-	VBLENDMPS Z9, Z6, K1, Z1
-	VADDPS    functionConstantsAVX512<>+768(SB), Z9, Z6
-	VDIVPS    Z6, Z1, Z6
-	VMULPS    Z5, Z6, Z6
-	VCMPPS    $0x1e, Z3, Z4, K1
-	VBLENDMPS Z5, Z6, K1, Z2
-	VMOVUPS   Z2, (DX)(SI*1)
-	ADDQ      $0x40, SI
-	JMP       loop
+	CMPQ         SI, DI
+	JG           last
+	VMOVUPS      (AX)(SI*1), Z8
+	VMOVUPS      64(AX)(SI*1), Z9
+	VMULPS       Z0, Z8, Z8
+	VMULPS       Z0, Z9, Z12
+	VMOVUPS      (CX)(SI*1), Z9
+	VMOVUPS      64(CX)(SI*1), Z13
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z8, Z10
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z12, Z14
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z11
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z15
+	VMINPS       Z10, Z11, Z10
+	VMINPS       Z14, Z15, Z14
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z10, Z10
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z14, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z10, Z11
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z14, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z11, Z11
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z17, Z17
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z11, Z15
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z17, Z18
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z15, Z16
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z18, Z19
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z18, Z18
+	VSUBPS       Z15, Z10, Z10
+	VSUBPS       Z18, Z14, Z14
+	VSUBPS       Z16, Z10, Z10
+	VSUBPS       Z19, Z14, Z18
+	VMULPS       Z10, Z10, Z14
+	VMULPS       Z18, Z18, Z19
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z19, Z20
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z16
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z21
+	VMULPS       Z10, Z16, Z16
+	VMULPS       Z18, Z21, Z21
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z21, Z21
+	VADDPS       Z16, Z15, Z15
+	VADDPS       Z21, Z20, Z20
+	VMULPS       Z14, Z15, Z15
+	VMULPS       Z19, Z20, Z20
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z16
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z21
+	VMULPS       Z10, Z16, Z16
+	VMULPS       Z18, Z21, Z21
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z16, Z16
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z21, Z21
+	VADDPS       Z16, Z15, Z15
+	VADDPS       Z21, Z20, Z20
+	VMULPS       Z14, Z15, Z15
+	VMULPS       Z19, Z20, Z20
+	VADDPS       Z10, Z15, Z15
+	VADDPS       Z18, Z20, Z20
+	VPSLLD       $0x17, Z11, Z11
+	VPSLLD       $0x17, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z15, Z15
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z20, Z20
+	VMULPS       Z11, Z15, Z15
+	VMULPS       Z17, Z20, Z20
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z20, Z20
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z10
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z11
+	VPMOVD2M     Z8, K1
+	VPMOVD2M     Z12, K2
+	VBLENDMPS    Z15, Z10, K1, Z1
+	VBLENDMPS    Z20, Z11, K2, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z15, Z10
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z20, Z11
+	VDIVPS       Z10, Z1, Z10
+	VDIVPS       Z11, Z3, Z11
+	VMULPS       Z9, Z10, Z10
+	VMULPS       Z13, Z11, Z11
+	VCMPPS       $0x1e, Z7, Z8, K1
+	VCMPPS       $0x1e, Z7, Z12, K2
+	VBLENDMPS    Z9, Z10, K1, Z2
+	VBLENDMPS    Z13, Z11, K2, Z4
+	VMOVUPS      Z2, (DX)(SI*1)
+	VMOVUPS      Z4, 64(DX)(SI*1)
+	ADDQ         $0x00000080, SI
+	JMP          loop
+
+last:
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z1
+	VMULPS       Z0, Z1, Z0
+	VMOVUPS      (CX)(SI*1), Z1
+	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z2
+	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z3
+	VMINPS       Z2, Z3, Z2
+	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z2, Z2
+	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z2, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
+	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
+	VSUBPS       Z4, Z2, Z2
+	VSUBPS       Z8, Z2, Z2
+	VMULPS       Z2, Z2, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z8
+	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z9
+	VMULPS       Z2, Z9, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	VMULPS       Z4, Z8, Z8
+	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z9
+	VMULPS       Z2, Z9, Z9
+	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	VMULPS       Z4, Z8, Z8
+	VADDPS       Z2, Z8, Z8
+	VPSLLD       $0x17, Z3, Z3
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z8
+	VMULPS       Z3, Z8, Z8
+	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z8, Z8
+	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
+	VPMOVD2M     Z0, K1
+	VBLENDMPS    Z8, Z2, K1, Z5
+	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z2
+	VDIVPS       Z2, Z5, Z2
+	VMULPS       Z1, Z2, Z2
+	VCMPPS       $0x1e, Z7, Z0, K1
+	VBLENDMPS    Z1, Z2, K1, Z6
+	VMOVUPS      Z6, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3921,17 +5104,33 @@ TEXT ·leakyReLUAVX512(SB), NOSPLIT, $0-28
 	MOVQ         n+16(FP), DX
 	XORQ         BX, BX
 	SHLQ         $0x02, DX
+	MOVQ         DX, SI
+	SUBQ         $0x00000080, SI
 
 loop:
+	CMPQ      BX, SI
+	JG        last
+	VMOVUPS   (AX)(BX*1), Z5
+	VMOVUPS   64(AX)(BX*1), Z7
+	VMULPS    Z0, Z5, Z6
+	VMULPS    Z0, Z7, Z8
+	VCMPPS    $0x1e, Z1, Z5, K1
+	VCMPPS    $0x1e, Z1, Z7, K2
+	VBLENDMPS Z5, Z6, K1, Z2
+	VBLENDMPS Z7, Z8, K2, Z3
+	VMOVUPS   Z2, (CX)(BX*1)
+	VMOVUPS   Z3, 64(CX)(BX*1)
+	ADDQ      $0x00000080, BX
+	JMP       loop
+
+last:
 	CMPQ      BX, DX
 	JGE       done
-	VMOVUPS   (AX)(BX*1), Z3
-	VMULPS    Z0, Z3, Z4
-	VCMPPS    $0x1e, Z1, Z3, K1
-	VBLENDMPS Z3, Z4, K1, Z2
-	VMOVUPS   Z2, (CX)(BX*1)
-	ADDQ      $0x40, BX
-	JMP       loop
+	VMOVUPS   (AX)(BX*1), Z2
+	VMULPS    Z0, Z2, Z0
+	VCMPPS    $0x1e, Z1, Z2, K1
+	VBLENDMPS Z2, Z0, K1, Z4
+	VMOVUPS   Z4, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3949,18 +5148,36 @@ TEXT ·leakyReLUGradAVX512(SB), NOSPLIT, $0-36
 	MOVQ         n+24(FP), BX
 	XORQ         SI, SI
 	SHLQ         $0x02, BX
+	MOVQ         BX, DI
+	SUBQ         $0x00000080, DI
 
 loop:
+	CMPQ      SI, DI
+	JG        last
+	VMOVUPS   (AX)(SI*1), Z5
+	VMOVUPS   64(AX)(SI*1), Z8
+	VMOVUPS   (CX)(SI*1), Z6
+	VMOVUPS   64(CX)(SI*1), Z9
+	VMULPS    Z0, Z6, Z7
+	VMULPS    Z0, Z9, Z10
+	VCMPPS    $0x1e, Z1, Z5, K1
+	VCMPPS    $0x1e, Z1, Z8, K2
+	VBLENDMPS Z6, Z7, K1, Z2
+	VBLENDMPS Z9, Z10, K2, Z3
+	VMOVUPS   Z2, (DX)(SI*1)
+	VMOVUPS   Z3, 64(DX)(SI*1)
+	ADDQ      $0x00000080, SI
+	JMP       loop
+
+last:
 	CMPQ      SI, BX
 	JGE       done
-	VMOVUPS   (AX)(SI*1), Z3
-	VMOVUPS   (CX)(SI*1), Z4
-	VMULPS    Z0, Z4, Z5
-	VCMPPS    $0x1e, Z1, Z3, K1
-	VBLENDMPS Z4, Z5, K1, Z2
-	VMOVUPS   Z2, (DX)(SI*1)
-	ADDQ      $0x40, SI
-	JMP       loop
+	VMOVUPS   (AX)(SI*1), Z2
+	VMOVUPS   (CX)(SI*1), Z3
+	VMULPS    Z0, Z3, Z0
+	VCMPPS    $0x1e, Z1, Z2, K1
+	VBLENDMPS Z3, Z0, K1, Z4
+	VMOVUPS   Z4, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3969,23 +5186,37 @@ done:
 // func relu6AVX512(x *float32, y *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu6AVX512(SB), NOSPLIT, $0-24
-	VMOVUPS functionConstantsAVX512<>+2560(SB), Z1
-	VPXORD  Z0, Z0, Z0
-	MOVQ    x+0(FP), AX
-	MOVQ    y+8(FP), CX
-	MOVQ    n+16(FP), DX
-	XORQ    BX, BX
-	SHLQ    $0x02, DX
+	VBROADCASTSS functionConstantsAVX512<>+2560(SB), Z1
+	VPXORD       Z0, Z0, Z0
+	MOVQ         x+0(FP), AX
+	MOVQ         y+8(FP), CX
+	MOVQ         n+16(FP), DX
+	XORQ         BX, BX
+	SHLQ         $0x02, DX
+	MOVQ         DX, SI
+	SUBQ         $0x00000080, SI
 
 loop:
+	CMPQ    BX, SI
+	JG      last
+	VMOVUPS (AX)(BX*1), Z2
+	VMOVUPS 64(AX)(BX*1), Z3
+	VMAXPS  Z2, Z0, Z2
+	VMAXPS  Z3, Z0, Z3
+	VMINPS  Z2, Z1, Z2
+	VMINPS  Z3, Z1, Z3
+	VMOVUPS Z2, (CX)(BX*1)
+	VMOVUPS Z3, 64(CX)(BX*1)
+	ADDQ    $0x00000080, BX
+	JMP     loop
+
+last:
 	CMPQ    BX, DX
 	JGE     done
 	VMOVUPS (AX)(BX*1), Z2
-	VMAXPS  Z2, Z0, Z2
-	VMINPS  Z2, Z1, Z2
-	VMOVUPS Z2, (CX)(BX*1)
-	ADDQ    $0x40, BX
-	JMP     loop
+	VMAXPS  Z2, Z0, Z0
+	VMINPS  Z0, Z1, Z0
+	VMOVUPS Z0, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3994,27 +5225,47 @@ done:
 // func relu6GradAVX512(saved *float32, dy *float32, dx *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu6GradAVX512(SB), NOSPLIT, $0-32
-	VMOVUPS functionConstantsAVX512<>+2560(SB), Z1
-	VPXORD  Z0, Z0, Z0
-	MOVQ    saved+0(FP), AX
-	MOVQ    dy+8(FP), CX
-	MOVQ    dx+16(FP), DX
-	MOVQ    n+24(FP), BX
-	XORQ    SI, SI
-	SHLQ    $0x02, BX
+	VBROADCASTSS functionConstantsAVX512<>+2560(SB), Z1
+	VPXORD       Z0, Z0, Z0
+	MOVQ         saved+0(FP), AX
+	MOVQ         dy+8(FP), CX
+	MOVQ         dx+16(FP), DX
+	MOVQ         n+24(FP), BX
+	XORQ         SI, SI
+	SHLQ         $0x02, BX
+	MOVQ         BX, DI
+	SUBQ         $0x00000080, DI
 
 loop:
+	CMPQ      SI, DI
+	JG        last
+	VMOVUPS   (AX)(SI*1), Z2
+	VMOVUPS   64(AX)(SI*1), Z6
+	VMOVUPS   (CX)(SI*1), Z3
+	VMOVUPS   64(CX)(SI*1), Z7
+	VCMPPS    $0x1d, Z2, Z0, K1
+	VCMPPS    $0x1d, Z6, Z0, K2
+	VBLENDMPS Z0, Z3, K1, Z4
+	VBLENDMPS Z0, Z7, K2, Z8
+	VCMPPS    $0x1d, Z1, Z2, K1
+	VCMPPS    $0x1d, Z1, Z6, K2
+	VBLENDMPS Z0, Z4, K1, Z5
+	VBLENDMPS Z0, Z8, K2, Z9
+	VMOVUPS   Z5, (DX)(SI*1)
+	VMOVUPS   Z9, 64(DX)(SI*1)
+	ADDQ      $0x00000080, SI
+	JMP       loop
+
+last:
 	CMPQ      SI, BX
 	JGE       done
 	VMOVUPS   (AX)(SI*1), Z2
 	VMOVUPS   (CX)(SI*1), Z3
 	VCMPPS    $0x1d, Z2, Z0, K1
-	VBLENDMPS Z0, Z3, K1, Z4
+	VBLENDMPS Z0, Z3, K1, Z10
 	VCMPPS    $0x1d, Z1, Z2, K1
-	VBLENDMPS Z0, Z4, K1, Z5
-	VMOVUPS   Z5, (DX)(SI*1)
-	ADDQ      $0x40, SI
-	JMP       loop
+	VBLENDMPS Z0, Z10, K1, Z11
+	VMOVUPS   Z11, (DX)(SI*1)
 
 done:
 	VZEROUPPER

@@ -665,13 +665,14 @@ TEXT ·sigmoidNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R5
 	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R5, R0
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R5, R0
 	FLDPQ	0(R0), (F24, F23)
 	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
@@ -832,12 +833,12 @@ loop:
 	WORD	$0x6e28fca5 // fdiv v5.4s, v5.4s, v8.4s
 	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
 	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	ADD	R2<<0, R4, R0
+	ADD	R3<<0, R4, R0
 	FSTPQ	(F3, F5), 0(R0)
 	FSTPQ	(F2, F0), 32(R0)
-	ADD	$64, R2, R2
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func tanhNEON(x *float32, y *float32, n int)
@@ -845,13 +846,14 @@ TEXT ·tanhNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R5
 	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R5, R0
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R5, R0
 	FLDPQ	0(R0), (F24, F23)
 	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
@@ -1016,12 +1018,12 @@ loop:
 	VORR	V6.B16, V1.B16, V1.B16
 	VORR	V7.B16, V2.B16, V2.B16
 	VORR	V8.B16, V4.B16, V4.B16
-	ADD	R2<<0, R4, R0
+	ADD	R3<<0, R4, R0
 	FSTPQ	(F0, F1), 0(R0)
 	FSTPQ	(F2, F4), 32(R0)
-	ADD	$64, R2, R2
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func siluNEON(x *float32, y *float32, n int)
@@ -1029,13 +1031,14 @@ TEXT ·siluNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R5
 	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R5, R0
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R5, R0
 	FLDPQ	0(R0), (F24, F23)
 	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
@@ -1200,12 +1203,12 @@ loop:
 	WORD	$0x6e25dee3 // fmul v3.4s, v23.4s, v5.4s
 	WORD	$0x6e22dd82 // fmul v2.4s, v12.4s, v2.4s
 	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
-	ADD	R2<<0, R4, R0
+	ADD	R3<<0, R4, R0
 	FSTPQ	(F1, F3), 0(R0)
 	FSTPQ	(F2, F0), 32(R0)
-	ADD	$64, R2, R2
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func geluNEON(x *float32, y *float32, n int)
@@ -1213,13 +1216,14 @@ TEXT ·geluNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R5
 	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R5, R0
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R5, R0
 	FLDPQ	0(R0), (F31, F30)
 	FLDPQ	32(R0), (F15, F14)
 	FMOVQ	0(R1), F0
@@ -1449,12 +1453,12 @@ loop:
 	WORD	$0x6e23dfc3 // fmul v3.4s, v30.4s, v3.4s
 	WORD	$0x6e21dde1 // fmul v1.4s, v15.4s, v1.4s
 	WORD	$0x6e20ddc0 // fmul v0.4s, v14.4s, v0.4s
-	ADD	R2<<0, R4, R0
+	ADD	R3<<0, R4, R0
 	FSTPQ	(F2, F3), 0(R0)
 	FSTPQ	(F1, F0), 32(R0)
-	ADD	$64, R2, R2
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func geluTanhNEON(x *float32, y *float32, n int)
@@ -1462,13 +1466,14 @@ TEXT ·geluTanhNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R5
 	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R5, R0
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R5, R0
 	FLDPQ	0(R0), (F28, F27)
 	FLDPQ	32(R0), (F14, F13)
 	WORD	$0x6e3cdf84 // fmul v4.4s, v28.4s, v28.4s
@@ -1653,844 +1658,851 @@ loop:
 	WORD	$0x6e25df63 // fmul v3.4s, v27.4s, v5.4s
 	WORD	$0x6e22ddc2 // fmul v2.4s, v14.4s, v2.4s
 	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
-	ADD	R2<<0, R4, R0
+	ADD	R3<<0, R4, R0
 	FSTPQ	(F1, F3), 0(R0)
 	FSTPQ	(F2, F0), 32(R0)
-	ADD	$64, R2, R2
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func sigmoidGradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·sigmoidGradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	saved+0(FP), R8
-	MOVD	dy+8(FP), R7
-	MOVD	dx+16(FP), R6
-	MOVD	n+24(FP), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	MOVD	saved+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+16(FP), R4
+	MOVD	n+24(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R5, R4
-	BGE	done
-	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F5, F4)
-	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e25dc23 // fmul v3.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc02 // fmul v2.4s, v0.4s, v4.4s
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F11, F10)
+	FLDPQ	32(R0), (F5, F4)
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x6e21dd69 // fmul v9.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd48 // fmul v8.4s, v10.4s, v0.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6e21dca3 // fmul v3.4s, v5.4s, v1.4s
+	WORD	$0x6e20dc82 // fmul v2.4s, v4.4s, v0.4s
+	FLDPQ	768(R1), (F7, F6)
 	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4eabd4e7 // fsub v7.4s, v7.4s, v11.4s
+	WORD	$0x4eaad4c6 // fsub v6.4s, v6.4s, v10.4s
 	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
 	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
+	WORD	$0x6e27dd24 // fmul v4.4s, v9.4s, v7.4s
+	WORD	$0x6e26dd05 // fmul v5.4s, v8.4s, v6.4s
 	WORD	$0x6e21dc61 // fmul v1.4s, v3.4s, v1.4s
 	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F1, F0), 0(R0)
-	FLDPQ	32(R3), (F5, F4)
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x6e25dc23 // fmul v3.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc02 // fmul v2.4s, v0.4s, v4.4s
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
-	WORD	$0x4ea4d400 // fsub v0.4s, v0.4s, v4.4s
-	WORD	$0x6e21dc61 // fmul v1.4s, v3.4s, v1.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	ADD	R3<<0, R4, R0
+	FSTPQ	(F4, F5), 0(R0)
 	FSTPQ	(F1, F0), 32(R0)
-	ADD	$64, R4, R4
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func tanhGradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·tanhGradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	saved+0(FP), R8
-	MOVD	dy+8(FP), R7
-	MOVD	dx+16(FP), R6
-	MOVD	n+24(FP), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	MOVD	saved+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+16(FP), R4
+	MOVD	n+24(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R5, R4
-	BGE	done
-	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F1, F0)
-	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F5, F4)
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F5, F4)
+	FLDPQ	32(R0), (F1, F0)
+	FLDPQ	768(R1), (F7, F6)
 	FLDPQ	768(R1), (F3, F2)
+	WORD	$0x6e25dca5 // fmul v5.4s, v5.4s, v5.4s
+	WORD	$0x6e24dc84 // fmul v4.4s, v4.4s, v4.4s
 	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
+	WORD	$0x4ea5d4e5 // fsub v5.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4c4 // fsub v4.4s, v6.4s, v4.4s
 	WORD	$0x4ea1d461 // fsub v1.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d440 // fsub v0.4s, v2.4s, v0.4s
-	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F1, F0), 0(R0)
-	FLDPQ	32(R3), (F1, F0)
-	FLDPQ	32(R2), (F5, F4)
-	FLDPQ	768(R1), (F3, F2)
-	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
-	WORD	$0x4ea1d461 // fsub v1.4s, v3.4s, v1.4s
-	WORD	$0x4ea0d440 // fsub v0.4s, v2.4s, v0.4s
-	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	WORD	$0x4ea0d443 // fsub v3.4s, v2.4s, v0.4s
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F2, F0)
+	WORD	$0x6e22dca2 // fmul v2.4s, v5.4s, v2.4s
+	WORD	$0x6e20dc85 // fmul v5.4s, v4.4s, v0.4s
+	FLDPQ	32(R0), (F4, F0)
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e20dc60 // fmul v0.4s, v3.4s, v0.4s
+	ADD	R3<<0, R4, R0
+	FSTPQ	(F2, F5), 0(R0)
 	FSTPQ	(F1, F0), 32(R0)
-	ADD	$64, R4, R4
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func siluGradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·siluGradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	saved+0(FP), R8
-	MOVD	dy+8(FP), R7
-	MOVD	dx+16(FP), R6
-	MOVD	n+24(FP), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	MOVD	saved+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+16(FP), R4
+	MOVD	n+24(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R5, R4
-	BGE	done
-	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F14, F13)
-	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F12, F11)
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V14.B16, V6.B16
-	VAND	V0.B16, V13.B16, V5.B16
+	VAND	V0.B16, V24.B16, V16.B16
+	VAND	V0.B16, V23.B16, V15.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
+	VBSL	V16.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
+	VBSL	V15.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V15.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V16.B16, V16.B16
+	VORR	V0.B16, V15.B16, V15.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F2)
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
-	WORD	$0x6e21dc82 // fmul v2.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc66 // fmul v6.4s, v3.4s, v0.4s
-	WORD	$0x4f2105c5 // sshr v5.4s, v14.4s, #31
-	VBSL	V1.B16, V2.B16, V5.B16
-	WORD	$0x4f2105a4 // sshr v4.4s, v13.4s, #31
-	VBSL	V0.B16, V6.B16, V4.B16
-	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
-	VBSL	V2.B16, V1.B16, V3.B16
-	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
-	VBSL	V6.B16, V0.B16, V1.B16
-	WORD	$0x6e23ddc0 // fmul v0.4s, v14.4s, v3.4s
-	WORD	$0x6e21dda2 // fmul v2.4s, v13.4s, v1.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x4e21d441 // fadd v1.4s, v2.4s, v1.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x6e2cdc00 // fmul v0.4s, v0.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F0, F1), 0(R0)
-	FLDPQ	32(R3), (F14, F13)
-	FLDPQ	32(R2), (F12, F11)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V14.B16, V6.B16
-	VAND	V0.B16, V13.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F15, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F14, F13)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F2)
+	FLDPQ	768(R1), (F9, F8)
+	FLDPQ	768(R1), (F7, F6)
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d605 // fadd v5.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5e2 // fadd v2.4s, v15.4s, v0.4s
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
-	WORD	$0x6e21dc82 // fmul v2.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc66 // fmul v6.4s, v3.4s, v0.4s
-	WORD	$0x4f2105c5 // sshr v5.4s, v14.4s, #31
-	VBSL	V1.B16, V2.B16, V5.B16
-	WORD	$0x4f2105a4 // sshr v4.4s, v13.4s, #31
-	VBSL	V0.B16, V6.B16, V4.B16
-	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
-	VBSL	V2.B16, V1.B16, V3.B16
-	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
-	VBSL	V6.B16, V0.B16, V1.B16
-	WORD	$0x6e23ddc0 // fmul v0.4s, v14.4s, v3.4s
-	WORD	$0x6e21dda2 // fmul v2.4s, v13.4s, v1.4s
+	WORD	$0x6e25fd25 // fdiv v5.4s, v9.4s, v5.4s
+	WORD	$0x6e22fd02 // fdiv v2.4s, v8.4s, v2.4s
+	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
+	WORD	$0x6e25de06 // fmul v6.4s, v16.4s, v5.4s
+	WORD	$0x6e22dde7 // fmul v7.4s, v15.4s, v2.4s
+	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD	$0x6e20dc6a // fmul v10.4s, v3.4s, v0.4s
+	WORD	$0x4f21070e // sshr v14.4s, v24.4s, #31
+	VBSL	V5.B16, V6.B16, V14.B16
+	WORD	$0x4f2106ed // sshr v13.4s, v23.4s, #31
+	VBSL	V2.B16, V7.B16, V13.B16
+	WORD	$0x4f210589 // sshr v9.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V9.B16
+	WORD	$0x4f210568 // sshr v8.4s, v11.4s, #31
+	VBSL	V0.B16, V10.B16, V8.B16
+	WORD	$0x4f210703 // sshr v3.4s, v24.4s, #31
+	VBSL	V6.B16, V5.B16, V3.B16
+	VMOV	V3.B16, V5.B16
+	WORD	$0x4f2106e3 // sshr v3.4s, v23.4s, #31
+	VBSL	V7.B16, V2.B16, V3.B16
+	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
+	VBSL	V4.B16, V1.B16, V2.B16
+	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	VBSL	V10.B16, V0.B16, V1.B16
+	WORD	$0x6e25df00 // fmul v0.4s, v24.4s, v5.4s
+	WORD	$0x6e23dee3 // fmul v3.4s, v23.4s, v3.4s
+	WORD	$0x6e22dd82 // fmul v2.4s, v12.4s, v2.4s
+	WORD	$0x6e21dd64 // fmul v4.4s, v11.4s, v1.4s
 	FMOVQ	768(R1), F1
 	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x4e21d441 // fadd v1.4s, v2.4s, v1.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x6e2cdc00 // fmul v0.4s, v0.4s, v12.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	FSTPQ	(F0, F1), 32(R0)
-	ADD	$64, R4, R4
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
+	WORD	$0x4e21d481 // fadd v1.4s, v4.4s, v1.4s
+	WORD	$0x6e20ddc0 // fmul v0.4s, v14.4s, v0.4s
+	WORD	$0x6e23dda3 // fmul v3.4s, v13.4s, v3.4s
+	WORD	$0x6e22dd22 // fmul v2.4s, v9.4s, v2.4s
+	WORD	$0x6e21dd05 // fmul v5.4s, v8.4s, v1.4s
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F4, F1)
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x6e21dc64 // fmul v4.4s, v3.4s, v1.4s
+	FLDPQ	32(R0), (F3, F1)
+	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
+	ADD	R3<<0, R4, R0
+	FSTPQ	(F0, F4), 0(R0)
+	FSTPQ	(F2, F1), 32(R0)
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func geluGradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·geluGradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	saved+0(FP), R8
-	MOVD	dy+8(FP), R7
-	MOVD	dx+16(FP), R6
-	MOVD	n+24(FP), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	MOVD	saved+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+16(FP), R4
+	MOVD	n+24(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R5, R4
-	BGE	done
-	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F17, F16)
-	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F15, F14)
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F15, F14)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V17.B16, V13.B16
-	VAND	V0.B16, V16.B16, V12.B16
+	VAND	V0.B16, V31.B16, V29.B16
+	VAND	V0.B16, V30.B16, V28.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V15.B16, V13.B16
+	VAND	V0.B16, V14.B16, V12.B16
+	FMOVQ	1152(R1), F4
+	FMOVQ	1168(R1), F3
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
+	WORD	$0x6ea4e7a0 // fcmgt v0.4s, v29.4s, v4.4s
+	VBSL	V29.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V29.B16
+	WORD	$0x6ea3e780 // fcmgt v0.4s, v28.4s, v3.4s
+	VBSL	V28.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V28.B16
 	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
 	VBSL	V13.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V13.B16
 	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
 	VBSL	V12.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V12.B16
-	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
+	WORD	$0x6e3ddfb0 // fmul v16.4s, v29.4s, v29.4s
+	WORD	$0x6e3cdf85 // fmul v5.4s, v28.4s, v28.4s
+	WORD	$0x6e2ddda3 // fmul v3.4s, v13.4s, v13.4s
 	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
-	VMOV	V4.B16, V3.B16
-	VMOV	V1.B16, V2.B16
-	VFMLS	V13.S4, V13.S4, V3.S4
-	VFMLS	V12.S4, V12.S4, V2.S4
+	VMOV	V16.B16, V9.B16
+	VMOV	V5.B16, V4.B16
+	VMOV	V3.B16, V2.B16
+	VMOV	V1.B16, V6.B16
+	VFMLS	V29.S4, V29.S4, V9.S4
+	VFMLS	V28.S4, V28.S4, V4.S4
+	VFMLS	V13.S4, V13.S4, V2.S4
+	VFMLS	V12.S4, V12.S4, V6.S4
+	FLDPQ	256(R1), (F27, F26)
 	FLDPQ	256(R1), (F11, F10)
 	FMOVQ	1216(R1), F0
-	VFMLA	V0.S4, V4.S4, V11.S4
+	VFMLA	V0.S4, V16.S4, V27.S4
+	VFMLA	V0.S4, V5.S4, V26.S4
+	FMOVQ	1216(R1), F0
+	VFMLA	V0.S4, V3.S4, V11.S4
 	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
-	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d772 // fsub v18.4s, v27.4s, v0.4s
+	WORD	$0x4ea0d751 // fsub v17.4s, v26.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d568 // fsub v8.4s, v11.4s, v0.4s
+	WORD	$0x4ea0d547 // fsub v7.4s, v10.4s, v0.4s
 	FMOVQ	1280(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
 	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	FMOVQ	384(R1), F2
-	VFMLS	V2.S4, V6.S4, V4.S4
-	VFMLS	V2.S4, V5.S4, V1.S4
-	FMOVQ	320(R1), F2
-	VFMLA	V2.S4, V6.S4, V3.S4
-	VFMLA	V2.S4, V5.S4, V0.S4
-	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FMOVQ	384(R1), F6
+	VFMLS	V6.S4, V18.S4, V16.S4
+	VFMLS	V6.S4, V17.S4, V5.S4
+	FMOVQ	384(R1), F6
+	VFMLS	V6.S4, V8.S4, V3.S4
+	VFMLS	V6.S4, V7.S4, V1.S4
+	FMOVQ	320(R1), F6
+	VFMLA	V6.S4, V18.S4, V9.S4
+	VFMLA	V6.S4, V17.S4, V4.S4
+	FMOVQ	320(R1), F6
+	VFMLA	V6.S4, V8.S4, V2.S4
+	VFMLA	V6.S4, V7.S4, V0.S4
+	WORD	$0x4ea9d619 // fsub v25.4s, v16.4s, v9.4s
+	WORD	$0x4ea4d4b8 // fsub v24.4s, v5.4s, v4.4s
+	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
 	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x6e39df37 // fmul v23.4s, v25.4s, v25.4s
+	WORD	$0x6e38df16 // fmul v22.4s, v24.4s, v24.4s
 	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	FLDPQ	512(R1), (F3, F2)
 	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F21, F20)
 	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V25.S4, V21.S4
+	VFMLA	V2.S4, V24.S4, V20.S4
 	VFMLA	V1.S4, V9.S4, V5.S4
 	VFMLA	V0.S4, V8.S4, V4.S4
+	FLDPQ	640(R1), (F19, F18)
 	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F17, F16)
 	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V19.S4, V25.S4, V17.S4
+	VFMLA	V18.S4, V24.S4, V16.S4
 	VFMLA	V3.S4, V9.S4, V1.S4
 	VFMLA	V2.S4, V8.S4, V0.S4
 	FMOVQ	448(R1), F2
-	VFMLA	V2.S4, V7.S4, V5.S4
-	VFMLA	V2.S4, V6.S4, V4.S4
-	VFMLA	V5.S4, V7.S4, V1.S4
-	VFMLA	V4.S4, V6.S4, V0.S4
-	VFMLA	V1.S4, V7.S4, V9.S4
-	VFMLA	V0.S4, V6.S4, V8.S4
-	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	VFMLA	V9.S4, V11.S4, V11.S4
-	VFMLA	V8.S4, V10.S4, V10.S4
-	FMOVQ	1344(R1), F1
-	FMOVQ	1360(R1), F0
-	FMOVQ	1408(R1), F3
-	FMOVQ	1424(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1472(R1), F1
-	FMOVQ	1488(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1536(R1), F3
-	FMOVQ	1552(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1600(R1), F1
-	FMOVQ	1616(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
-	FMOVQ	1664(R1), F3
-	FMOVQ	1680(R1), F2
-	FMOVQ	1728(R1), F1
-	FMOVQ	1744(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1792(R1), F3
-	FMOVQ	1808(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1856(R1), F1
-	FMOVQ	1872(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1920(R1), F3
-	FMOVQ	1936(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FLDPQ	768(R1), (F1, F0)
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc84 // fdiv v4.4s, v4.4s, v0.4s
-	FLDPQ	768(R1), (F2, F0)
-	WORD	$0x4ea1d443 // fsub v3.4s, v2.4s, v1.4s
-	WORD	$0x4ea4d402 // fsub v2.4s, v0.4s, v4.4s
-	WORD	$0x4f210620 // sshr v0.4s, v17.4s, #31
-	VBSL	V3.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V1.B16
-	WORD	$0x4f210600 // sshr v0.4s, v16.4s, #31
-	VBSL	V2.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FMOVQ	2112(R1), F0
-	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
-	VFMLA	V17.S4, V11.S4, V1.S4
-	VFMLA	V16.S4, V10.S4, V2.S4
-	WORD	$0x6e2fdc20 // fmul v0.4s, v1.4s, v15.4s
-	WORD	$0x6e2edc41 // fmul v1.4s, v2.4s, v14.4s
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F0, F1), 0(R0)
-	FLDPQ	32(R3), (F17, F16)
-	FLDPQ	32(R2), (F15, F14)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V17.B16, V13.B16
-	VAND	V0.B16, V16.B16, V12.B16
-	FMOVQ	1152(R1), F2
-	FMOVQ	1168(R1), F1
-	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
-	VBSL	V13.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V13.B16
-	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
-	VBSL	V12.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V12.B16
-	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
-	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
-	VMOV	V4.B16, V3.B16
-	VMOV	V1.B16, V2.B16
-	VFMLS	V13.S4, V13.S4, V3.S4
-	VFMLS	V12.S4, V12.S4, V2.S4
-	FLDPQ	256(R1), (F11, F10)
-	FMOVQ	1216(R1), F0
-	VFMLA	V0.S4, V4.S4, V11.S4
-	VFMLA	V0.S4, V1.S4, V10.S4
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
-	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
-	FMOVQ	1280(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	FMOVQ	1280(R1), F0
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	FMOVQ	384(R1), F2
-	VFMLS	V2.S4, V6.S4, V4.S4
-	VFMLS	V2.S4, V5.S4, V1.S4
-	FMOVQ	320(R1), F2
-	VFMLA	V2.S4, V6.S4, V3.S4
-	VFMLA	V2.S4, V5.S4, V0.S4
-	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
-	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
-	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	FLDPQ	512(R1), (F1, F0)
-	FLDPQ	576(R1), (F5, F4)
-	VFMLA	V1.S4, V9.S4, V5.S4
-	VFMLA	V0.S4, V8.S4, V4.S4
-	FLDPQ	640(R1), (F3, F2)
-	FLDPQ	704(R1), (F1, F0)
-	VFMLA	V3.S4, V9.S4, V1.S4
-	VFMLA	V2.S4, V8.S4, V0.S4
+	VFMLA	V2.S4, V23.S4, V21.S4
+	VFMLA	V2.S4, V22.S4, V20.S4
 	FMOVQ	448(R1), F2
 	VFMLA	V2.S4, V7.S4, V5.S4
 	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V21.S4, V23.S4, V17.S4
+	VFMLA	V20.S4, V22.S4, V16.S4
 	VFMLA	V5.S4, V7.S4, V1.S4
 	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V17.S4, V23.S4, V25.S4
+	VFMLA	V16.S4, V22.S4, V24.S4
 	VFMLA	V1.S4, V7.S4, V9.S4
 	VFMLA	V0.S4, V6.S4, V8.S4
+	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
+	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
 	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	VFMLA	V25.S4, V27.S4, V27.S4
+	VFMLA	V24.S4, V26.S4, V26.S4
 	VFMLA	V9.S4, V11.S4, V11.S4
 	VFMLA	V8.S4, V10.S4, V10.S4
+	FMOVQ	1344(R1), F5
+	FMOVQ	1360(R1), F2
 	FMOVQ	1344(R1), F1
 	FMOVQ	1360(R1), F0
-	FMOVQ	1408(R1), F3
-	FMOVQ	1424(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1408(R1), F7
+	FMOVQ	1424(R1), F6
+	FMOVQ	1408(R1), F4
+	FMOVQ	1424(R1), F3
+	VFMLA	V5.S4, V29.S4, V7.S4
+	VFMLA	V2.S4, V28.S4, V6.S4
+	VFMLA	V1.S4, V13.S4, V4.S4
+	VFMLA	V0.S4, V12.S4, V3.S4
+	FMOVQ	1472(R1), F5
+	FMOVQ	1488(R1), F2
 	FMOVQ	1472(R1), F1
 	FMOVQ	1488(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1536(R1), F3
-	FMOVQ	1552(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
+	VFMLA	V7.S4, V29.S4, V5.S4
+	VFMLA	V6.S4, V28.S4, V2.S4
+	VFMLA	V4.S4, V13.S4, V1.S4
+	VFMLA	V3.S4, V12.S4, V0.S4
+	FMOVQ	1536(R1), F7
+	FMOVQ	1552(R1), F6
+	FMOVQ	1536(R1), F4
+	FMOVQ	1552(R1), F3
+	VFMLA	V5.S4, V29.S4, V7.S4
+	VFMLA	V2.S4, V28.S4, V6.S4
+	VFMLA	V1.S4, V13.S4, V4.S4
+	VFMLA	V0.S4, V12.S4, V3.S4
+	FMOVQ	1600(R1), F5
+	FMOVQ	1616(R1), F2
 	FMOVQ	1600(R1), F1
 	FMOVQ	1616(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
+	VFMLA	V7.S4, V29.S4, V5.S4
+	VFMLA	V6.S4, V28.S4, V2.S4
+	VFMLA	V4.S4, V13.S4, V1.S4
+	VFMLA	V3.S4, V12.S4, V0.S4
+	WORD	$0x6e25df71 // fmul v17.4s, v27.4s, v5.4s
+	WORD	$0x6e22df50 // fmul v16.4s, v26.4s, v2.4s
 	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
+	FMOVQ	1664(R1), F9
+	FMOVQ	1680(R1), F8
 	FMOVQ	1664(R1), F3
 	FMOVQ	1680(R1), F2
+	FMOVQ	1728(R1), F7
+	FMOVQ	1744(R1), F6
 	FMOVQ	1728(R1), F1
 	FMOVQ	1744(R1), F0
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1792(R1), F9
+	FMOVQ	1808(R1), F8
 	FMOVQ	1792(R1), F3
 	FMOVQ	1808(R1), F2
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
 	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1856(R1), F7
+	FMOVQ	1872(R1), F6
 	FMOVQ	1856(R1), F1
 	FMOVQ	1872(R1), F0
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1920(R1), F9
+	FMOVQ	1936(R1), F8
 	FMOVQ	1920(R1), F3
 	FMOVQ	1936(R1), F2
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
 	VFMLA	V0.S4, V12.S4, V2.S4
+	FLDPQ	768(R1), (F7, F6)
 	FLDPQ	768(R1), (F1, F0)
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e27fe22 // fdiv v2.4s, v17.4s, v7.4s
+	WORD	$0x6e26fe03 // fdiv v3.4s, v16.4s, v6.4s
 	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc84 // fdiv v4.4s, v4.4s, v0.4s
-	FLDPQ	768(R1), (F2, F0)
-	WORD	$0x4ea1d443 // fsub v3.4s, v2.4s, v1.4s
-	WORD	$0x4ea4d402 // fsub v2.4s, v0.4s, v4.4s
-	WORD	$0x4f210620 // sshr v0.4s, v17.4s, #31
-	VBSL	V3.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V1.B16
-	WORD	$0x4f210600 // sshr v0.4s, v16.4s, #31
-	VBSL	V2.B16, V4.B16, V0.B16
+	WORD	$0x6e20fc86 // fdiv v6.4s, v4.4s, v0.4s
+	FLDPQ	768(R1), (F7, F5)
+	FLDPQ	768(R1), (F4, F0)
+	WORD	$0x4ea2d4e8 // fsub v8.4s, v7.4s, v2.4s
+	WORD	$0x4ea3d4a7 // fsub v7.4s, v5.4s, v3.4s
+	WORD	$0x4ea1d485 // fsub v5.4s, v4.4s, v1.4s
+	WORD	$0x4ea6d404 // fsub v4.4s, v0.4s, v6.4s
+	WORD	$0x4f2107e0 // sshr v0.4s, v31.4s, #31
+	VBSL	V8.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V2.B16
+	WORD	$0x4f2107c0 // sshr v0.4s, v30.4s, #31
+	VBSL	V7.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f2105e0 // sshr v0.4s, v15.4s, #31
+	VBSL	V5.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f2105c0 // sshr v0.4s, v14.4s, #31
+	VBSL	V4.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	FMOVQ	2112(R1), F0
+	WORD	$0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD	$0x6e20df5a // fmul v26.4s, v26.4s, v0.4s
 	FMOVQ	2112(R1), F0
 	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
 	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
-	VFMLA	V17.S4, V11.S4, V1.S4
-	VFMLA	V16.S4, V10.S4, V2.S4
-	WORD	$0x6e2fdc20 // fmul v0.4s, v1.4s, v15.4s
-	WORD	$0x6e2edc41 // fmul v1.4s, v2.4s, v14.4s
-	FSTPQ	(F0, F1), 32(R0)
-	ADD	$64, R4, R4
+	VFMLA	V31.S4, V27.S4, V2.S4
+	VFMLA	V30.S4, V26.S4, V3.S4
+	VFMLA	V15.S4, V11.S4, V1.S4
+	VFMLA	V14.S4, V10.S4, V4.S4
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F5, F0)
+	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
+	WORD	$0x6e20dc65 // fmul v5.4s, v3.4s, v0.4s
+	FLDPQ	32(R0), (F3, F0)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
+	ADD	R3<<0, R4, R0
+	FSTPQ	(F2, F5), 0(R0)
+	FSTPQ	(F1, F0), 32(R0)
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func geluTanhGradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·geluTanhGradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R1
-	MOVD	saved+0(FP), R8
-	MOVD	dy+8(FP), R7
-	MOVD	dx+16(FP), R6
-	MOVD	n+24(FP), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	MOVD	saved+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+16(FP), R4
+	MOVD	n+24(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R5, R4
-	BGE	done
-	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F16, F15)
-	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F14, F13)
-	WORD	$0x6e30de02 // fmul v2.4s, v16.4s, v16.4s
-	WORD	$0x6e2fdde1 // fmul v1.4s, v15.4s, v15.4s
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F28, F27)
+	FLDPQ	32(R0), (F14, F13)
+	WORD	$0x6e3cdf84 // fmul v4.4s, v28.4s, v28.4s
+	WORD	$0x6e3bdf63 // fmul v3.4s, v27.4s, v27.4s
+	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
+	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
+	FMOVQ	1984(R1), F0
+	WORD	$0x6e20dc9a // fmul v26.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc79 // fmul v25.4s, v3.4s, v0.4s
 	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
 	FMOVQ	2048(R1), F0
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x6e30dd8c // fmul v12.4s, v12.4s, v16.4s
-	WORD	$0x6e2fdd6b // fmul v11.4s, v11.4s, v15.4s
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F1)
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d482 // fadd v2.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e22fca2 // fdiv v2.4s, v5.4s, v2.4s
-	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
-	VBSL	V2.B16, V4.B16, V1.B16
-	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
-	VBSL	V5.B16, V3.B16, V0.B16
-	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
-	VBSL	V4.B16, V2.B16, V6.B16
-	VMOV	V6.B16, V2.B16
-	WORD	$0x4f210568 // sshr v8.4s, v11.4s, #31
-	VBSL	V3.B16, V5.B16, V8.B16
-	FMOVQ	0(R1), F3
-	VAND	V3.B16, V16.B16, V7.B16
-	VAND	V3.B16, V15.B16, V6.B16
-	FMOVQ	2176(R1), F5
-	FMOVQ	2192(R1), F4
-	WORD	$0x6ea5e4e3 // fcmgt v3.4s, v7.4s, v5.4s
-	VBSL	V7.B16, V5.B16, V3.B16
-	VMOV	V3.B16, V7.B16
-	WORD	$0x6ea4e4c3 // fcmgt v3.4s, v6.4s, v4.4s
-	VBSL	V6.B16, V4.B16, V3.B16
-	VMOV	V3.B16, V6.B16
-	WORD	$0x6e27dce3 // fmul v3.4s, v7.4s, v7.4s
-	WORD	$0x6e26dcc5 // fmul v5.4s, v6.4s, v6.4s
-	FMOVQ	2240(R1), F4
-	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
-	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	FMOVQ	2048(R1), F4
-	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
-	WORD	$0x4e24d4a5 // fadd v5.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
-	WORD	$0x6e28dc04 // fmul v4.4s, v0.4s, v8.4s
-	WORD	$0x6e22de02 // fmul v2.4s, v16.4s, v2.4s
-	WORD	$0x6e24dde4 // fmul v4.4s, v15.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e25d400 // fadd v0.4s, v0.4s, v5.4s
-	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
-	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F1, F0), 0(R0)
-	FLDPQ	32(R3), (F16, F15)
-	FLDPQ	32(R2), (F14, F13)
-	WORD	$0x6e30de02 // fmul v2.4s, v16.4s, v16.4s
-	WORD	$0x6e2fdde1 // fmul v1.4s, v15.4s, v15.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
 	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x6e30dd8c // fmul v12.4s, v12.4s, v16.4s
-	WORD	$0x6e2fdd6b // fmul v11.4s, v11.4s, v15.4s
+	WORD	$0x6e3cdf5a // fmul v26.4s, v26.4s, v28.4s
+	WORD	$0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
+	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V26.B16, V18.B16
+	VAND	V0.B16, V25.B16, V17.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
+	VBSL	V18.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
+	VBSL	V17.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V18.B16, V18.B16
+	VORR	V0.B16, V17.B16, V17.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
+	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
+	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
+	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
+	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
+	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
+	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F17, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
+	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
+	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
+	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F16, F15)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
+	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
+	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F1)
+	FLDPQ	768(R1), (F9, F8)
+	FLDPQ	768(R1), (F7, F6)
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d482 // fadd v2.4s, v4.4s, v0.4s
+	WORD	$0x4e20d645 // fadd v5.4s, v18.4s, v0.4s
+	WORD	$0x4e20d622 // fadd v2.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e22fca2 // fdiv v2.4s, v5.4s, v2.4s
-	WORD	$0x6e20fc25 // fdiv v5.4s, v1.4s, v0.4s
-	WORD	$0x6e22dc84 // fmul v4.4s, v4.4s, v2.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
-	VBSL	V2.B16, V4.B16, V1.B16
-	WORD	$0x4f210560 // sshr v0.4s, v11.4s, #31
-	VBSL	V5.B16, V3.B16, V0.B16
-	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
-	VBSL	V4.B16, V2.B16, V6.B16
+	WORD	$0x6e25fd25 // fdiv v5.4s, v9.4s, v5.4s
+	WORD	$0x6e22fd02 // fdiv v2.4s, v8.4s, v2.4s
+	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
+	WORD	$0x6e25de46 // fmul v6.4s, v18.4s, v5.4s
+	WORD	$0x6e22de27 // fmul v7.4s, v17.4s, v2.4s
+	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD	$0x6e20dc69 // fmul v9.4s, v3.4s, v0.4s
+	WORD	$0x4f21074f // sshr v15.4s, v26.4s, #31
+	VBSL	V5.B16, V6.B16, V15.B16
+	WORD	$0x4f21072a // sshr v10.4s, v25.4s, #31
+	VBSL	V2.B16, V7.B16, V10.B16
+	WORD	$0x4f210588 // sshr v8.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V8.B16
+	WORD	$0x4f210563 // sshr v3.4s, v11.4s, #31
+	VBSL	V0.B16, V9.B16, V3.B16
+	WORD	$0x4f210750 // sshr v16.4s, v26.4s, #31
+	VBSL	V6.B16, V5.B16, V16.B16
+	VMOV	V16.B16, V5.B16
+	WORD	$0x4f210726 // sshr v6.4s, v25.4s, #31
+	VBSL	V7.B16, V2.B16, V6.B16
 	VMOV	V6.B16, V2.B16
-	WORD	$0x4f210568 // sshr v8.4s, v11.4s, #31
-	VBSL	V3.B16, V5.B16, V8.B16
-	FMOVQ	0(R1), F3
-	VAND	V3.B16, V16.B16, V7.B16
-	VAND	V3.B16, V15.B16, V6.B16
-	FMOVQ	2176(R1), F5
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V4.B16, V1.B16, V6.B16
+	VMOV	V6.B16, V1.B16
+	WORD	$0x4f21056b // sshr v11.4s, v11.4s, #31
+	VBSL	V9.B16, V0.B16, V11.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V28.B16, V18.B16
+	VAND	V0.B16, V27.B16, V17.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V14.B16, V9.B16
+	VAND	V0.B16, V13.B16, V7.B16
+	FMOVQ	2176(R1), F16
+	FMOVQ	2192(R1), F12
+	FMOVQ	2176(R1), F6
 	FMOVQ	2192(R1), F4
-	WORD	$0x6ea5e4e3 // fcmgt v3.4s, v7.4s, v5.4s
-	VBSL	V7.B16, V5.B16, V3.B16
-	VMOV	V3.B16, V7.B16
-	WORD	$0x6ea4e4c3 // fcmgt v3.4s, v6.4s, v4.4s
-	VBSL	V6.B16, V4.B16, V3.B16
-	VMOV	V3.B16, V6.B16
-	WORD	$0x6e27dce3 // fmul v3.4s, v7.4s, v7.4s
-	WORD	$0x6e26dcc5 // fmul v5.4s, v6.4s, v6.4s
+	WORD	$0x6eb0e640 // fcmgt v0.4s, v18.4s, v16.4s
+	VBSL	V18.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6eace620 // fcmgt v0.4s, v17.4s, v12.4s
+	VBSL	V17.B16, V12.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6ea6e520 // fcmgt v0.4s, v9.4s, v6.4s
+	VBSL	V9.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea4e4e0 // fcmgt v0.4s, v7.4s, v4.4s
+	VBSL	V7.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6e32de40 // fmul v0.4s, v18.4s, v18.4s
+	WORD	$0x6e31de24 // fmul v4.4s, v17.4s, v17.4s
+	WORD	$0x6e29dd26 // fmul v6.4s, v9.4s, v9.4s
+	WORD	$0x6e27dce9 // fmul v9.4s, v7.4s, v7.4s
+	FMOVQ	2240(R1), F7
+	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
+	WORD	$0x6e27dc87 // fmul v7.4s, v4.4s, v7.4s
 	FMOVQ	2240(R1), F4
-	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
-	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
+	WORD	$0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
+	WORD	$0x6e24dd29 // fmul v9.4s, v9.4s, v4.4s
 	FMOVQ	2048(R1), F4
-	WORD	$0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
-	WORD	$0x4e24d4a5 // fadd v5.4s, v5.4s, v4.4s
-	WORD	$0x6e22dc22 // fmul v2.4s, v1.4s, v2.4s
-	WORD	$0x6e28dc04 // fmul v4.4s, v0.4s, v8.4s
-	WORD	$0x6e22de02 // fmul v2.4s, v16.4s, v2.4s
-	WORD	$0x6e24dde4 // fmul v4.4s, v15.4s, v4.4s
-	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
-	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e25d400 // fadd v0.4s, v0.4s, v5.4s
-	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
-	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
-	FSTPQ	(F1, F0), 32(R0)
-	ADD	$64, R4, R4
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD	$0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
+	FMOVQ	2048(R1), F4
+	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
+	WORD	$0x4e24d529 // fadd v9.4s, v9.4s, v4.4s
+	WORD	$0x6e25dde4 // fmul v4.4s, v15.4s, v5.4s
+	WORD	$0x6e22dd42 // fmul v2.4s, v10.4s, v2.4s
+	WORD	$0x6e21dd01 // fmul v1.4s, v8.4s, v1.4s
+	WORD	$0x6e2bdc65 // fmul v5.4s, v3.4s, v11.4s
+	WORD	$0x6e24df84 // fmul v4.4s, v28.4s, v4.4s
+	WORD	$0x6e22df62 // fmul v2.4s, v27.4s, v2.4s
+	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	WORD	$0x6e25dda5 // fmul v5.4s, v13.4s, v5.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
+	WORD	$0x6e21dcc6 // fmul v6.4s, v6.4s, v1.4s
+	WORD	$0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
+	WORD	$0x4e20d5e0 // fadd v0.4s, v15.4s, v0.4s
+	WORD	$0x4e27d541 // fadd v1.4s, v10.4s, v7.4s
+	WORD	$0x4e26d502 // fadd v2.4s, v8.4s, v6.4s
+	WORD	$0x4e29d465 // fadd v5.4s, v3.4s, v9.4s
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F4, F3)
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x6e23dc24 // fmul v4.4s, v1.4s, v3.4s
+	FLDPQ	32(R0), (F3, F1)
+	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
+	ADD	R3<<0, R4, R0
+	FSTPQ	(F0, F4), 0(R0)
+	FSTPQ	(F2, F1), 32(R0)
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func siluAndSlopeNEON(x *float32, y *float32, n int)
@@ -2498,231 +2510,234 @@ TEXT ·siluAndSlopeNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R6
 	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R4
+	LSL	$2, R3, R3
+	SUB	$64, R3, R3
 loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F12, F11)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V5.B16
-	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V2.B16
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
-	WORD	$0x6e21dd85 // fmul v5.4s, v12.4s, v1.4s
-	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
-	FLDPQ	768(R1), (F7, F6)
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
-	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
-	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc68 // fmul v8.4s, v3.4s, v0.4s
-	WORD	$0x4f210587 // sshr v7.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V7.B16
-	WORD	$0x4f210566 // sshr v6.4s, v11.4s, #31
-	VBSL	V0.B16, V8.B16, V6.B16
-	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
-	VBSL	V4.B16, V1.B16, V3.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V8.B16, V0.B16, V1.B16
-	WORD	$0x6e23dd80 // fmul v0.4s, v12.4s, v3.4s
-	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x6e20dce0 // fmul v0.4s, v7.4s, v0.4s
-	WORD	$0x6e21dcc1 // fmul v1.4s, v6.4s, v1.4s
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F5, F2), 0(R0)
-	FSTPQ	(F0, F1), 0(R2)
+	CMP	R3, R4
+	BGT	last
+	ADD	R4<<0, R6, R2
+	FLDPQ	0(R2), (F24, F23)
 	FLDPQ	32(R2), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V24.B16, V16.B16
+	VAND	V0.B16, V23.B16, V15.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
+	VBSL	V16.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
+	VBSL	V15.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V15.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V16.B16, V16.B16
+	VORR	V0.B16, V15.B16, V15.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
+	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
+	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
+	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
+	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
+	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
+	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F15, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
+	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
+	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
+	FMOVQ	576(R1), F14
+	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
+	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F14, F13)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
+	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
+	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
+	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
+	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F5, F2)
 	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210709 // sshr v9.4s, v24.4s, #31
+	VBSL	V5.B16, V16.B16, V9.B16
+	WORD	$0x4f2106e8 // sshr v8.4s, v23.4s, #31
+	VBSL	V2.B16, V15.B16, V8.B16
 	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V5.B16
 	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V2.B16
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
-	WORD	$0x6e21dd85 // fmul v5.4s, v12.4s, v1.4s
-	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
-	FLDPQ	768(R1), (F7, F6)
+	WORD	$0x4e20d607 // fadd v7.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5e6 // fadd v6.4s, v15.4s, v0.4s
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
-	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
+	WORD	$0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD	$0x6e26fd06 // fdiv v6.4s, v8.4s, v6.4s
+	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
+	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	WORD	$0x6e27df09 // fmul v9.4s, v24.4s, v7.4s
+	WORD	$0x6e26dee8 // fmul v8.4s, v23.4s, v6.4s
+	WORD	$0x6e21dd85 // fmul v5.4s, v12.4s, v1.4s
+	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
+	FLDPQ	768(R1), (F17, F14)
+	FLDPQ	768(R1), (F13, F10)
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d607 // fadd v7.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5e6 // fadd v6.4s, v15.4s, v0.4s
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e27fe27 // fdiv v7.4s, v17.4s, v7.4s
+	WORD	$0x6e26fdc6 // fdiv v6.4s, v14.4s, v6.4s
+	WORD	$0x6e21fda1 // fdiv v1.4s, v13.4s, v1.4s
+	WORD	$0x6e20fd40 // fdiv v0.4s, v10.4s, v0.4s
+	WORD	$0x6e27de0a // fmul v10.4s, v16.4s, v7.4s
+	WORD	$0x6e26dded // fmul v13.4s, v15.4s, v6.4s
 	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc68 // fmul v8.4s, v3.4s, v0.4s
-	WORD	$0x4f210587 // sshr v7.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V7.B16
-	WORD	$0x4f210566 // sshr v6.4s, v11.4s, #31
-	VBSL	V0.B16, V8.B16, V6.B16
+	WORD	$0x6e20dc70 // fmul v16.4s, v3.4s, v0.4s
+	WORD	$0x4f210712 // sshr v18.4s, v24.4s, #31
+	VBSL	V7.B16, V10.B16, V18.B16
+	WORD	$0x4f2106f1 // sshr v17.4s, v23.4s, #31
+	VBSL	V6.B16, V13.B16, V17.B16
+	WORD	$0x4f21058f // sshr v15.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V15.B16
+	WORD	$0x4f21056e // sshr v14.4s, v11.4s, #31
+	VBSL	V0.B16, V16.B16, V14.B16
+	WORD	$0x4f210703 // sshr v3.4s, v24.4s, #31
+	VBSL	V10.B16, V7.B16, V3.B16
+	VMOV	V3.B16, V7.B16
+	WORD	$0x4f2106e3 // sshr v3.4s, v23.4s, #31
+	VBSL	V13.B16, V6.B16, V3.B16
+	VMOV	V3.B16, V6.B16
 	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
 	VBSL	V4.B16, V1.B16, V3.B16
 	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V8.B16, V0.B16, V1.B16
-	WORD	$0x6e23dd80 // fmul v0.4s, v12.4s, v3.4s
-	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
+	VBSL	V16.B16, V0.B16, V1.B16
+	WORD	$0x6e27df00 // fmul v0.4s, v24.4s, v7.4s
+	WORD	$0x6e26dee4 // fmul v4.4s, v23.4s, v6.4s
+	WORD	$0x6e23dd83 // fmul v3.4s, v12.4s, v3.4s
+	WORD	$0x6e21dd66 // fmul v6.4s, v11.4s, v1.4s
 	FMOVQ	768(R1), F1
 	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x6e20dce0 // fmul v0.4s, v7.4s, v0.4s
-	WORD	$0x6e21dcc1 // fmul v1.4s, v6.4s, v1.4s
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e21d4c1 // fadd v1.4s, v6.4s, v1.4s
+	WORD	$0x6e20de40 // fmul v0.4s, v18.4s, v0.4s
+	WORD	$0x6e24de24 // fmul v4.4s, v17.4s, v4.4s
+	WORD	$0x6e23dde3 // fmul v3.4s, v15.4s, v3.4s
+	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	ADD	R4<<0, R5, R0
+	FSTPQ	(F9, F8), 0(R0)
 	FSTPQ	(F5, F2), 32(R0)
-	FSTPQ	(F0, F1), 32(R2)
-	ADD	$64, R3, R3
+	FSTPQ	(F0, F4), 0(R2)
+	FSTPQ	(F3, F1), 32(R2)
+	ADD	$64, R4, R4
 	B	loop
-done:
+last:
 	RET
 
 // func geluAndSlopeNEON(x *float32, y *float32, n int)
@@ -2730,255 +2745,257 @@ TEXT ·geluAndSlopeNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R6
 	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R4
+	LSL	$2, R3, R3
+	SUB	$64, R3, R3
 loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F15, F14)
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V15.B16, V13.B16
-	VAND	V0.B16, V14.B16, V12.B16
-	FMOVQ	1152(R1), F2
-	FMOVQ	1168(R1), F1
-	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
-	VBSL	V13.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V13.B16
-	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
-	VBSL	V12.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V12.B16
-	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
-	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
-	VMOV	V4.B16, V3.B16
-	VMOV	V1.B16, V2.B16
-	VFMLS	V13.S4, V13.S4, V3.S4
-	VFMLS	V12.S4, V12.S4, V2.S4
-	FLDPQ	256(R1), (F11, F10)
-	FMOVQ	1216(R1), F0
-	VFMLA	V0.S4, V4.S4, V11.S4
-	VFMLA	V0.S4, V1.S4, V10.S4
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
-	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
-	FMOVQ	1280(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	FMOVQ	1280(R1), F0
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	FMOVQ	384(R1), F2
-	VFMLS	V2.S4, V6.S4, V4.S4
-	VFMLS	V2.S4, V5.S4, V1.S4
-	FMOVQ	320(R1), F2
-	VFMLA	V2.S4, V6.S4, V3.S4
-	VFMLA	V2.S4, V5.S4, V0.S4
-	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
-	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
-	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	FLDPQ	512(R1), (F1, F0)
-	FLDPQ	576(R1), (F5, F4)
-	VFMLA	V1.S4, V9.S4, V5.S4
-	VFMLA	V0.S4, V8.S4, V4.S4
-	FLDPQ	640(R1), (F3, F2)
-	FLDPQ	704(R1), (F1, F0)
-	VFMLA	V3.S4, V9.S4, V1.S4
-	VFMLA	V2.S4, V8.S4, V0.S4
-	FMOVQ	448(R1), F2
-	VFMLA	V2.S4, V7.S4, V5.S4
-	VFMLA	V2.S4, V6.S4, V4.S4
-	VFMLA	V5.S4, V7.S4, V1.S4
-	VFMLA	V4.S4, V6.S4, V0.S4
-	VFMLA	V1.S4, V7.S4, V9.S4
-	VFMLA	V0.S4, V6.S4, V8.S4
-	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	VFMLA	V9.S4, V11.S4, V11.S4
-	VFMLA	V8.S4, V10.S4, V10.S4
-	FMOVQ	1344(R1), F1
-	FMOVQ	1360(R1), F0
-	FMOVQ	1408(R1), F3
-	FMOVQ	1424(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1472(R1), F1
-	FMOVQ	1488(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1536(R1), F3
-	FMOVQ	1552(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1600(R1), F1
-	FMOVQ	1616(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
-	FMOVQ	1664(R1), F3
-	FMOVQ	1680(R1), F2
-	FMOVQ	1728(R1), F1
-	FMOVQ	1744(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1792(R1), F3
-	FMOVQ	1808(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1856(R1), F1
-	FMOVQ	1872(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1920(R1), F3
-	FMOVQ	1936(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
-	FLDPQ	768(R1), (F1, F0)
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc82 // fdiv v2.4s, v4.4s, v0.4s
-	FLDPQ	768(R1), (F3, F0)
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x4f2105e4 // sshr v4.4s, v15.4s, #31
-	VBSL	V3.B16, V1.B16, V4.B16
-	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
-	VBSL	V0.B16, V2.B16, V3.B16
-	WORD	$0x6e24dde2 // fmul v2.4s, v15.4s, v4.4s
-	WORD	$0x6e23ddc1 // fmul v1.4s, v14.4s, v3.4s
-	FMOVQ	2112(R1), F0
-	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
-	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
-	VFMLA	V15.S4, V11.S4, V4.S4
-	VFMLA	V14.S4, V10.S4, V3.S4
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F2, F1), 0(R0)
-	FSTPQ	(F4, F3), 0(R2)
+	CMP	R3, R4
+	BGT	last
+	ADD	R4<<0, R6, R2
+	FLDPQ	0(R2), (F31, F30)
 	FLDPQ	32(R2), (F15, F14)
 	FMOVQ	0(R1), F0
+	VAND	V0.B16, V31.B16, V29.B16
+	VAND	V0.B16, V30.B16, V28.B16
+	FMOVQ	0(R1), F0
 	VAND	V0.B16, V15.B16, V13.B16
 	VAND	V0.B16, V14.B16, V12.B16
+	FMOVQ	1152(R1), F4
+	FMOVQ	1168(R1), F3
 	FMOVQ	1152(R1), F2
 	FMOVQ	1168(R1), F1
+	WORD	$0x6ea4e7a0 // fcmgt v0.4s, v29.4s, v4.4s
+	VBSL	V29.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V29.B16
+	WORD	$0x6ea3e780 // fcmgt v0.4s, v28.4s, v3.4s
+	VBSL	V28.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V28.B16
 	WORD	$0x6ea2e5a0 // fcmgt v0.4s, v13.4s, v2.4s
 	VBSL	V13.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V13.B16
 	WORD	$0x6ea1e580 // fcmgt v0.4s, v12.4s, v1.4s
 	VBSL	V12.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V12.B16
-	WORD	$0x6e2ddda4 // fmul v4.4s, v13.4s, v13.4s
+	WORD	$0x6e3ddfb0 // fmul v16.4s, v29.4s, v29.4s
+	WORD	$0x6e3cdf85 // fmul v5.4s, v28.4s, v28.4s
+	WORD	$0x6e2ddda3 // fmul v3.4s, v13.4s, v13.4s
 	WORD	$0x6e2cdd81 // fmul v1.4s, v12.4s, v12.4s
-	VMOV	V4.B16, V3.B16
-	VMOV	V1.B16, V2.B16
-	VFMLS	V13.S4, V13.S4, V3.S4
-	VFMLS	V12.S4, V12.S4, V2.S4
+	VMOV	V16.B16, V9.B16
+	VMOV	V5.B16, V4.B16
+	VMOV	V3.B16, V2.B16
+	VMOV	V1.B16, V6.B16
+	VFMLS	V29.S4, V29.S4, V9.S4
+	VFMLS	V28.S4, V28.S4, V4.S4
+	VFMLS	V13.S4, V13.S4, V2.S4
+	VFMLS	V12.S4, V12.S4, V6.S4
+	FLDPQ	256(R1), (F27, F26)
 	FLDPQ	256(R1), (F11, F10)
 	FMOVQ	1216(R1), F0
-	VFMLA	V0.S4, V4.S4, V11.S4
+	VFMLA	V0.S4, V16.S4, V27.S4
+	VFMLA	V0.S4, V5.S4, V26.S4
+	FMOVQ	1216(R1), F0
+	VFMLA	V0.S4, V3.S4, V11.S4
 	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d566 // fsub v6.4s, v11.4s, v0.4s
-	WORD	$0x4ea0d545 // fsub v5.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d772 // fsub v18.4s, v27.4s, v0.4s
+	WORD	$0x4ea0d751 // fsub v17.4s, v26.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d568 // fsub v8.4s, v11.4s, v0.4s
+	WORD	$0x4ea0d547 // fsub v7.4s, v10.4s, v0.4s
 	FMOVQ	1280(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
+	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
 	FMOVQ	1280(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
-	FMOVQ	384(R1), F2
-	VFMLS	V2.S4, V6.S4, V4.S4
-	VFMLS	V2.S4, V5.S4, V1.S4
-	FMOVQ	320(R1), F2
-	VFMLA	V2.S4, V6.S4, V3.S4
-	VFMLA	V2.S4, V5.S4, V0.S4
-	WORD	$0x4ea3d489 // fsub v9.4s, v4.4s, v3.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	FMOVQ	1280(R1), F0
+	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FMOVQ	384(R1), F6
+	VFMLS	V6.S4, V18.S4, V16.S4
+	VFMLS	V6.S4, V17.S4, V5.S4
+	FMOVQ	384(R1), F6
+	VFMLS	V6.S4, V8.S4, V3.S4
+	VFMLS	V6.S4, V7.S4, V1.S4
+	FMOVQ	320(R1), F6
+	VFMLA	V6.S4, V18.S4, V9.S4
+	VFMLA	V6.S4, V17.S4, V4.S4
+	FMOVQ	320(R1), F6
+	VFMLA	V6.S4, V8.S4, V2.S4
+	VFMLA	V6.S4, V7.S4, V0.S4
+	WORD	$0x4ea9d619 // fsub v25.4s, v16.4s, v9.4s
+	WORD	$0x4ea4d4b8 // fsub v24.4s, v5.4s, v4.4s
+	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
 	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x6e39df37 // fmul v23.4s, v25.4s, v25.4s
+	WORD	$0x6e38df16 // fmul v22.4s, v24.4s, v24.4s
 	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
+	FLDPQ	512(R1), (F3, F2)
 	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F21, F20)
 	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V25.S4, V21.S4
+	VFMLA	V2.S4, V24.S4, V20.S4
 	VFMLA	V1.S4, V9.S4, V5.S4
 	VFMLA	V0.S4, V8.S4, V4.S4
+	FLDPQ	640(R1), (F19, F18)
 	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F17, F16)
 	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V19.S4, V25.S4, V17.S4
+	VFMLA	V18.S4, V24.S4, V16.S4
 	VFMLA	V3.S4, V9.S4, V1.S4
 	VFMLA	V2.S4, V8.S4, V0.S4
 	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V23.S4, V21.S4
+	VFMLA	V2.S4, V22.S4, V20.S4
+	FMOVQ	448(R1), F2
 	VFMLA	V2.S4, V7.S4, V5.S4
 	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V21.S4, V23.S4, V17.S4
+	VFMLA	V20.S4, V22.S4, V16.S4
 	VFMLA	V5.S4, V7.S4, V1.S4
 	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V17.S4, V23.S4, V25.S4
+	VFMLA	V16.S4, V22.S4, V24.S4
 	VFMLA	V1.S4, V7.S4, V9.S4
 	VFMLA	V0.S4, V6.S4, V8.S4
+	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
+	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
 	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	VFMLA	V25.S4, V27.S4, V27.S4
+	VFMLA	V24.S4, V26.S4, V26.S4
 	VFMLA	V9.S4, V11.S4, V11.S4
 	VFMLA	V8.S4, V10.S4, V10.S4
+	FMOVQ	1344(R1), F5
+	FMOVQ	1360(R1), F2
 	FMOVQ	1344(R1), F1
 	FMOVQ	1360(R1), F0
-	FMOVQ	1408(R1), F3
-	FMOVQ	1424(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1408(R1), F7
+	FMOVQ	1424(R1), F6
+	FMOVQ	1408(R1), F4
+	FMOVQ	1424(R1), F3
+	VFMLA	V5.S4, V29.S4, V7.S4
+	VFMLA	V2.S4, V28.S4, V6.S4
+	VFMLA	V1.S4, V13.S4, V4.S4
+	VFMLA	V0.S4, V12.S4, V3.S4
+	FMOVQ	1472(R1), F5
+	FMOVQ	1488(R1), F2
 	FMOVQ	1472(R1), F1
 	FMOVQ	1488(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1536(R1), F3
-	FMOVQ	1552(R1), F2
-	VFMLA	V1.S4, V13.S4, V3.S4
-	VFMLA	V0.S4, V12.S4, V2.S4
+	VFMLA	V7.S4, V29.S4, V5.S4
+	VFMLA	V6.S4, V28.S4, V2.S4
+	VFMLA	V4.S4, V13.S4, V1.S4
+	VFMLA	V3.S4, V12.S4, V0.S4
+	FMOVQ	1536(R1), F7
+	FMOVQ	1552(R1), F6
+	FMOVQ	1536(R1), F4
+	FMOVQ	1552(R1), F3
+	VFMLA	V5.S4, V29.S4, V7.S4
+	VFMLA	V2.S4, V28.S4, V6.S4
+	VFMLA	V1.S4, V13.S4, V4.S4
+	VFMLA	V0.S4, V12.S4, V3.S4
+	FMOVQ	1600(R1), F5
+	FMOVQ	1616(R1), F2
 	FMOVQ	1600(R1), F1
 	FMOVQ	1616(R1), F0
-	VFMLA	V3.S4, V13.S4, V1.S4
-	VFMLA	V2.S4, V12.S4, V0.S4
+	VFMLA	V7.S4, V29.S4, V5.S4
+	VFMLA	V6.S4, V28.S4, V2.S4
+	VFMLA	V4.S4, V13.S4, V1.S4
+	VFMLA	V3.S4, V12.S4, V0.S4
+	WORD	$0x6e25df71 // fmul v17.4s, v27.4s, v5.4s
+	WORD	$0x6e22df50 // fmul v16.4s, v26.4s, v2.4s
 	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
+	FMOVQ	1664(R1), F9
+	FMOVQ	1680(R1), F8
 	FMOVQ	1664(R1), F3
 	FMOVQ	1680(R1), F2
+	FMOVQ	1728(R1), F7
+	FMOVQ	1744(R1), F6
 	FMOVQ	1728(R1), F1
 	FMOVQ	1744(R1), F0
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1792(R1), F9
+	FMOVQ	1808(R1), F8
 	FMOVQ	1792(R1), F3
 	FMOVQ	1808(R1), F2
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
 	VFMLA	V0.S4, V12.S4, V2.S4
+	FMOVQ	1856(R1), F7
+	FMOVQ	1872(R1), F6
 	FMOVQ	1856(R1), F1
 	FMOVQ	1872(R1), F0
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
+	FMOVQ	1920(R1), F9
+	FMOVQ	1936(R1), F8
 	FMOVQ	1920(R1), F3
 	FMOVQ	1936(R1), F2
+	VFMLA	V7.S4, V29.S4, V9.S4
+	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
 	VFMLA	V0.S4, V12.S4, V2.S4
+	FLDPQ	768(R1), (F7, F6)
 	FLDPQ	768(R1), (F1, F0)
+	VFMLA	V9.S4, V29.S4, V7.S4
+	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
+	WORD	$0x6e27fe22 // fdiv v2.4s, v17.4s, v7.4s
+	WORD	$0x6e26fe03 // fdiv v3.4s, v16.4s, v6.4s
 	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc82 // fdiv v2.4s, v4.4s, v0.4s
-	FLDPQ	768(R1), (F3, F0)
-	WORD	$0x4ea1d463 // fsub v3.4s, v3.4s, v1.4s
-	WORD	$0x4ea2d400 // fsub v0.4s, v0.4s, v2.4s
-	WORD	$0x4f2105e4 // sshr v4.4s, v15.4s, #31
-	VBSL	V3.B16, V1.B16, V4.B16
+	WORD	$0x6e20fc85 // fdiv v5.4s, v4.4s, v0.4s
+	FLDPQ	768(R1), (F7, F6)
+	FLDPQ	768(R1), (F4, F0)
+	WORD	$0x4ea2d4e7 // fsub v7.4s, v7.4s, v2.4s
+	WORD	$0x4ea3d4c6 // fsub v6.4s, v6.4s, v3.4s
+	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
+	WORD	$0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
+	WORD	$0x4f2107e8 // sshr v8.4s, v31.4s, #31
+	VBSL	V7.B16, V2.B16, V8.B16
+	WORD	$0x4f2107c7 // sshr v7.4s, v30.4s, #31
+	VBSL	V6.B16, V3.B16, V7.B16
+	WORD	$0x4f2105e2 // sshr v2.4s, v15.4s, #31
+	VBSL	V4.B16, V1.B16, V2.B16
+	VMOV	V2.B16, V4.B16
 	WORD	$0x4f2105c3 // sshr v3.4s, v14.4s, #31
-	VBSL	V0.B16, V2.B16, V3.B16
+	VBSL	V0.B16, V5.B16, V3.B16
+	WORD	$0x6e28dfe6 // fmul v6.4s, v31.4s, v8.4s
+	WORD	$0x6e27dfc5 // fmul v5.4s, v30.4s, v7.4s
 	WORD	$0x6e24dde2 // fmul v2.4s, v15.4s, v4.4s
 	WORD	$0x6e23ddc1 // fmul v1.4s, v14.4s, v3.4s
 	FMOVQ	2112(R1), F0
+	WORD	$0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
+	WORD	$0x6e20df5a // fmul v26.4s, v26.4s, v0.4s
+	FMOVQ	2112(R1), F0
 	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
 	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
+	VFMLA	V31.S4, V27.S4, V8.S4
+	VFMLA	V30.S4, V26.S4, V7.S4
 	VFMLA	V15.S4, V11.S4, V4.S4
 	VFMLA	V14.S4, V10.S4, V3.S4
+	ADD	R4<<0, R5, R0
+	FSTPQ	(F6, F5), 0(R0)
 	FSTPQ	(F2, F1), 32(R0)
+	FSTPQ	(F8, F7), 0(R2)
 	FSTPQ	(F4, F3), 32(R2)
-	ADD	$64, R3, R3
+	ADD	$64, R4, R4
 	B	loop
-done:
+last:
 	RET
 
 // func geluTanhAndSlopeNEON(x *float32, y *float32, n int)
@@ -2986,293 +3003,295 @@ TEXT ·geluTanhAndSlopeNEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R1
 	MOVD	x+0(FP), R6
 	MOVD	y+8(FP), R5
-	MOVD	n+16(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	n+16(FP), R3
+	MOVD	ZR, R4
+	LSL	$2, R3, R3
+	SUB	$64, R3, R3
 loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R6, R2
-	FLDPQ	0(R2), (F14, F13)
-	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
-	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
-	FMOVQ	2048(R1), F0
-	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
-	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V5.B16
-	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V2.B16
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
-	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
-	FLDPQ	768(R1), (F7, F5)
-	FMOVQ	768(R1), F2
-	WORD	$0x4e22d486 // fadd v6.4s, v4.4s, v2.4s
-	WORD	$0x4e22d462 // fadd v2.4s, v3.4s, v2.4s
-	WORD	$0x6e26fce6 // fdiv v6.4s, v7.4s, v6.4s
-	WORD	$0x6e22fca5 // fdiv v5.4s, v5.4s, v2.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc67 // fmul v7.4s, v3.4s, v5.4s
-	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
-	VBSL	V6.B16, V4.B16, V3.B16
-	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
-	VBSL	V5.B16, V7.B16, V2.B16
-	WORD	$0x4f210588 // sshr v8.4s, v12.4s, #31
-	VBSL	V4.B16, V6.B16, V8.B16
-	VMOV	V8.B16, V4.B16
-	WORD	$0x4f21056a // sshr v10.4s, v11.4s, #31
-	VBSL	V7.B16, V5.B16, V10.B16
-	FMOVQ	0(R1), F5
-	VAND	V5.B16, V14.B16, V9.B16
-	VAND	V5.B16, V13.B16, V8.B16
-	FMOVQ	2176(R1), F7
-	FMOVQ	2192(R1), F6
-	WORD	$0x6ea7e525 // fcmgt v5.4s, v9.4s, v7.4s
-	VBSL	V9.B16, V7.B16, V5.B16
-	VMOV	V5.B16, V9.B16
-	WORD	$0x6ea6e505 // fcmgt v5.4s, v8.4s, v6.4s
-	VBSL	V8.B16, V6.B16, V5.B16
-	VMOV	V5.B16, V8.B16
-	WORD	$0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
-	WORD	$0x6e28dd07 // fmul v7.4s, v8.4s, v8.4s
-	FMOVQ	2240(R1), F6
-	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
-	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
-	FMOVQ	2048(R1), F6
-	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
-	WORD	$0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
-	WORD	$0x6e2adc46 // fmul v6.4s, v2.4s, v10.4s
-	WORD	$0x6e24ddc4 // fmul v4.4s, v14.4s, v4.4s
-	WORD	$0x6e26dda6 // fmul v6.4s, v13.4s, v6.4s
-	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F1, F0), 0(R0)
-	FSTPQ	(F3, F2), 0(R2)
+	CMP	R3, R4
+	BGT	last
+	ADD	R4<<0, R6, R2
+	FLDPQ	0(R2), (F28, F27)
 	FLDPQ	32(R2), (F14, F13)
+	WORD	$0x6e3cdf84 // fmul v4.4s, v28.4s, v28.4s
+	WORD	$0x6e3bdf63 // fmul v3.4s, v27.4s, v27.4s
 	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
 	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
+	FMOVQ	1984(R1), F0
+	WORD	$0x6e20dc9a // fmul v26.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc79 // fmul v25.4s, v3.4s, v0.4s
 	FMOVQ	1984(R1), F0
 	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
 	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
 	FMOVQ	2048(R1), F0
+	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
+	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	FMOVQ	2048(R1), F0
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
 	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
+	WORD	$0x6e3cdf5a // fmul v26.4s, v26.4s, v28.4s
+	WORD	$0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
 	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
 	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V26.B16, V18.B16
+	VAND	V0.B16, V25.B16, V17.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V12.B16, V7.B16
+	VAND	V0.B16, V11.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
+	VBSL	V18.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
+	VBSL	V17.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V18.B16, V18.B16
+	VORR	V0.B16, V17.B16, V17.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
+	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
+	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
+	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
+	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
+	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
+	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
+	FMOVQ	448(R1), F0
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F17, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
+	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
+	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
+	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F16, F15)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
+	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
+	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F5, F2)
 	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4f210749 // sshr v9.4s, v26.4s, #31
+	VBSL	V5.B16, V18.B16, V9.B16
+	WORD	$0x4f210728 // sshr v8.4s, v25.4s, #31
+	VBSL	V2.B16, V17.B16, V8.B16
 	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
 	VBSL	V1.B16, V4.B16, V5.B16
 	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
 	VBSL	V0.B16, V3.B16, V2.B16
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d647 // fadd v7.4s, v18.4s, v0.4s
+	WORD	$0x4e20d626 // fadd v6.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
+	WORD	$0x6e26fd06 // fdiv v6.4s, v8.4s, v6.4s
 	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
 	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
+	WORD	$0x6e27df89 // fmul v9.4s, v28.4s, v7.4s
+	WORD	$0x6e26df68 // fmul v8.4s, v27.4s, v6.4s
+	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
+	WORD	$0x6e20dda2 // fmul v2.4s, v13.4s, v0.4s
+	FLDPQ	768(R1), (F19, F16)
+	FLDPQ	768(R1), (F15, F10)
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d647 // fadd v7.4s, v18.4s, v0.4s
+	WORD	$0x4e20d626 // fadd v6.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
+	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e27fe67 // fdiv v7.4s, v19.4s, v7.4s
+	WORD	$0x6e26fe06 // fdiv v6.4s, v16.4s, v6.4s
+	WORD	$0x6e21fde1 // fdiv v1.4s, v15.4s, v1.4s
+	WORD	$0x6e20fd40 // fdiv v0.4s, v10.4s, v0.4s
+	WORD	$0x6e27de4a // fmul v10.4s, v18.4s, v7.4s
+	WORD	$0x6e26de2f // fmul v15.4s, v17.4s, v6.4s
+	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
+	WORD	$0x6e20dc71 // fmul v17.4s, v3.4s, v0.4s
+	WORD	$0x4f210753 // sshr v19.4s, v26.4s, #31
+	VBSL	V7.B16, V10.B16, V19.B16
+	WORD	$0x4f210732 // sshr v18.4s, v25.4s, #31
+	VBSL	V6.B16, V15.B16, V18.B16
+	WORD	$0x4f210590 // sshr v16.4s, v12.4s, #31
+	VBSL	V1.B16, V4.B16, V16.B16
+	WORD	$0x4f210563 // sshr v3.4s, v11.4s, #31
+	VBSL	V0.B16, V17.B16, V3.B16
+	WORD	$0x4f210754 // sshr v20.4s, v26.4s, #31
+	VBSL	V10.B16, V7.B16, V20.B16
+	VMOV	V20.B16, V7.B16
+	WORD	$0x4f21072a // sshr v10.4s, v25.4s, #31
+	VBSL	V15.B16, V6.B16, V10.B16
+	VMOV	V10.B16, V6.B16
+	WORD	$0x4f21058a // sshr v10.4s, v12.4s, #31
+	VBSL	V4.B16, V1.B16, V10.B16
+	VMOV	V10.B16, V1.B16
+	WORD	$0x4f21056f // sshr v15.4s, v11.4s, #31
+	VBSL	V17.B16, V0.B16, V15.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V28.B16, V22.B16
+	VAND	V0.B16, V27.B16, V21.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V14.B16, V12.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	FMOVQ	2176(R1), F20
+	FMOVQ	2192(R1), F17
+	FMOVQ	2176(R1), F10
+	FMOVQ	2192(R1), F4
+	WORD	$0x6eb4e6c0 // fcmgt v0.4s, v22.4s, v20.4s
+	VBSL	V22.B16, V20.B16, V0.B16
+	VMOV	V0.B16, V22.B16
+	WORD	$0x6eb1e6a0 // fcmgt v0.4s, v21.4s, v17.4s
+	VBSL	V21.B16, V17.B16, V0.B16
+	VMOV	V0.B16, V21.B16
+	WORD	$0x6eaae580 // fcmgt v0.4s, v12.4s, v10.4s
+	VBSL	V12.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x6ea4e560 // fcmgt v0.4s, v11.4s, v4.4s
+	VBSL	V11.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6e36dec0 // fmul v0.4s, v22.4s, v22.4s
+	WORD	$0x6e35dea4 // fmul v4.4s, v21.4s, v21.4s
+	WORD	$0x6e2cdd8a // fmul v10.4s, v12.4s, v12.4s
+	WORD	$0x6e2bdd6c // fmul v12.4s, v11.4s, v11.4s
+	FMOVQ	2240(R1), F11
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	WORD	$0x6e2bdc8b // fmul v11.4s, v4.4s, v11.4s
+	FMOVQ	2240(R1), F4
+	WORD	$0x6e24dd4a // fmul v10.4s, v10.4s, v4.4s
+	WORD	$0x6e24dd8c // fmul v12.4s, v12.4s, v4.4s
+	FMOVQ	2048(R1), F4
+	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
+	WORD	$0x4e24d56b // fadd v11.4s, v11.4s, v4.4s
+	FMOVQ	2048(R1), F4
+	WORD	$0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
+	WORD	$0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
+	WORD	$0x6e27de64 // fmul v4.4s, v19.4s, v7.4s
+	WORD	$0x6e26de46 // fmul v6.4s, v18.4s, v6.4s
+	WORD	$0x6e21de01 // fmul v1.4s, v16.4s, v1.4s
+	WORD	$0x6e2fdc67 // fmul v7.4s, v3.4s, v15.4s
+	WORD	$0x6e24df84 // fmul v4.4s, v28.4s, v4.4s
+	WORD	$0x6e26df66 // fmul v6.4s, v27.4s, v6.4s
 	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
-	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
-	FLDPQ	768(R1), (F7, F5)
-	FMOVQ	768(R1), F2
-	WORD	$0x4e22d486 // fadd v6.4s, v4.4s, v2.4s
-	WORD	$0x4e22d462 // fadd v2.4s, v3.4s, v2.4s
-	WORD	$0x6e26fce6 // fdiv v6.4s, v7.4s, v6.4s
-	WORD	$0x6e22fca5 // fdiv v5.4s, v5.4s, v2.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc67 // fmul v7.4s, v3.4s, v5.4s
-	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
-	VBSL	V6.B16, V4.B16, V3.B16
-	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
-	VBSL	V5.B16, V7.B16, V2.B16
-	WORD	$0x4f210588 // sshr v8.4s, v12.4s, #31
-	VBSL	V4.B16, V6.B16, V8.B16
-	VMOV	V8.B16, V4.B16
-	WORD	$0x4f21056a // sshr v10.4s, v11.4s, #31
-	VBSL	V7.B16, V5.B16, V10.B16
-	FMOVQ	0(R1), F5
-	VAND	V5.B16, V14.B16, V9.B16
-	VAND	V5.B16, V13.B16, V8.B16
-	FMOVQ	2176(R1), F7
-	FMOVQ	2192(R1), F6
-	WORD	$0x6ea7e525 // fcmgt v5.4s, v9.4s, v7.4s
-	VBSL	V9.B16, V7.B16, V5.B16
-	VMOV	V5.B16, V9.B16
-	WORD	$0x6ea6e505 // fcmgt v5.4s, v8.4s, v6.4s
-	VBSL	V8.B16, V6.B16, V5.B16
-	VMOV	V5.B16, V8.B16
-	WORD	$0x6e29dd25 // fmul v5.4s, v9.4s, v9.4s
-	WORD	$0x6e28dd07 // fmul v7.4s, v8.4s, v8.4s
-	FMOVQ	2240(R1), F6
-	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
-	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
-	FMOVQ	2048(R1), F6
-	WORD	$0x4e26d4a5 // fadd v5.4s, v5.4s, v6.4s
-	WORD	$0x4e26d4e7 // fadd v7.4s, v7.4s, v6.4s
-	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
-	WORD	$0x6e2adc46 // fmul v6.4s, v2.4s, v10.4s
-	WORD	$0x6e24ddc4 // fmul v4.4s, v14.4s, v4.4s
-	WORD	$0x6e26dda6 // fmul v6.4s, v13.4s, v6.4s
-	WORD	$0x6e24dca5 // fmul v5.4s, v5.4s, v4.4s
-	WORD	$0x6e26dce7 // fmul v7.4s, v7.4s, v6.4s
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e27d442 // fadd v2.4s, v2.4s, v7.4s
-	FSTPQ	(F1, F0), 32(R0)
-	FSTPQ	(F3, F2), 32(R2)
-	ADD	$64, R3, R3
+	WORD	$0x6e27dda7 // fmul v7.4s, v13.4s, v7.4s
+	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x6e26dd6b // fmul v11.4s, v11.4s, v6.4s
+	WORD	$0x6e21dd4a // fmul v10.4s, v10.4s, v1.4s
+	WORD	$0x6e27dd8c // fmul v12.4s, v12.4s, v7.4s
+	WORD	$0x4e20d660 // fadd v0.4s, v19.4s, v0.4s
+	WORD	$0x4e2bd641 // fadd v1.4s, v18.4s, v11.4s
+	WORD	$0x4e2ad604 // fadd v4.4s, v16.4s, v10.4s
+	WORD	$0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	ADD	R4<<0, R5, R0
+	FSTPQ	(F9, F8), 0(R0)
+	FSTPQ	(F5, F2), 32(R0)
+	FSTPQ	(F0, F1), 0(R2)
+	FSTPQ	(F4, F3), 32(R2)
+	ADD	$64, R4, R4
 	B	loop
-done:
+last:
 	RET
 
 // func softplusNEON(x *float32, y *float32, n int, beta float32, threshold float32)
@@ -3284,13 +3303,14 @@ TEXT ·softplusNEON(SB), NOSPLIT, $0-32
 	VDUP	V0.S[0], V29.S4
 	MOVD	x+0(FP), R5
 	MOVD	y+8(FP), R4
-	MOVD	n+16(FP), R3
-	MOVD	ZR, R2
-	LSL	$2, R3, R3
+	MOVD	n+16(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R3, R2
-	BGE	done
-	ADD	R2<<0, R5, R0
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R5, R0
 	FLDPQ	0(R0), (F28, F27)
 	FLDPQ	32(R0), (F14, F13)
 	WORD	$0x6e3edf9a // fmul v26.4s, v28.4s, v30.4s
@@ -3523,216 +3543,217 @@ loop:
 	VBSL	V1.B16, V27.B16, V5.B16
 	VBSL	V2.B16, V14.B16, V6.B16
 	VBSL	V3.B16, V13.B16, V7.B16
-	ADD	R2<<0, R4, R0
+	ADD	R3<<0, R4, R0
 	FSTPQ	(F4, F5), 0(R0)
 	FSTPQ	(F6, F7), 32(R0)
-	ADD	$64, R2, R2
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func softplusGradNEON(saved *float32, dy *float32, dx *float32, n int, beta float32, threshold float32)
 TEXT ·softplusGradNEON(SB), NOSPLIT, $0-40
 	MOVD	$functionConstantsNEON<>(SB), R1
 	FMOVS	beta+32(FP), F0
-	VDUP	V0.S[0], V16.S4
+	VDUP	V0.S[0], V30.S4
 	FMOVS	threshold+36(FP), F0
-	VDUP	V0.S[0], V15.S4
-	MOVD	saved+0(FP), R8
-	MOVD	dy+8(FP), R7
-	MOVD	dx+16(FP), R6
-	MOVD	n+24(FP), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	VDUP	V0.S[0], V29.S4
+	MOVD	saved+0(FP), R6
+	MOVD	dy+8(FP), R5
+	MOVD	dx+16(FP), R4
+	MOVD	n+24(FP), R2
+	MOVD	ZR, R3
+	LSL	$2, R2, R2
+	SUB	$64, R2, R2
 loop:
-	CMP	R5, R4
-	BGE	done
-	ADD	R4<<0, R8, R3
-	FLDPQ	0(R3), (F1, F0)
-	ADD	R4<<0, R7, R2
-	FLDPQ	0(R2), (F14, F13)
-	WORD	$0x6e30dc2c // fmul v12.4s, v1.4s, v16.4s
-	WORD	$0x6e30dc0b // fmul v11.4s, v0.4s, v16.4s
+	CMP	R2, R3
+	BGT	last
+	ADD	R3<<0, R6, R0
+	FLDPQ	0(R0), (F3, F2)
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x6e3edc7c // fmul v28.4s, v3.4s, v30.4s
+	WORD	$0x6e3edc5b // fmul v27.4s, v2.4s, v30.4s
+	WORD	$0x6e3edc2e // fmul v14.4s, v1.4s, v30.4s
+	WORD	$0x6e3edc0d // fmul v13.4s, v0.4s, v30.4s
+	ADD	R3<<0, R5, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V28.B16, V18.B16
+	VAND	V0.B16, V27.B16, V17.B16
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V14.B16, V7.B16
+	VAND	V0.B16, V13.B16, V6.B16
+	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
+	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
+	VBSL	V18.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V18.B16
+	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
+	VBSL	V17.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V17.B16
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V7.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V7.B16
+	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
+	VBSL	V6.B16, V1.B16, V0.B16
 	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
 	FMOVQ	128(R1), F0
+	VORR	V0.B16, V18.B16, V18.B16
+	VORR	V0.B16, V17.B16, V17.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V7.B16, V7.B16
 	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
+	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
+	FMOVQ	192(R1), F0
+	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
+	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
+	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
+	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
+	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
+	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
+	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
+	FMOVQ	384(R1), F3
+	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
+	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
+	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
+	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
+	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
+	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
+	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
+	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
+	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
+	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
+	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V1.B16
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
-	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e2edc41 // fmul v1.4s, v2.4s, v14.4s
-	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
-	WORD	$0x6eafe582 // fcmgt v2.4s, v12.4s, v15.4s
-	WORD	$0x6eafe563 // fcmgt v3.4s, v11.4s, v15.4s
-	VBSL	V1.B16, V14.B16, V2.B16
-	VBSL	V0.B16, V13.B16, V3.B16
-	ADD	R4<<0, R6, R0
-	FSTPQ	(F2, F3), 0(R0)
-	FLDPQ	32(R3), (F1, F0)
-	FLDPQ	32(R2), (F14, F13)
-	WORD	$0x6e30dc2c // fmul v12.4s, v1.4s, v16.4s
-	WORD	$0x6e30dc0b // fmul v11.4s, v0.4s, v16.4s
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V6.B16
-	VAND	V0.B16, V11.B16, V5.B16
-	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V5.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
-	VORR	V0.B16, V5.B16, V5.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	384(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
-	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
+	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
+	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc4 // fmul v4.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
 	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F3, F0)
-	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	FLDPQ	512(R1), (F17, F4)
+	FLDPQ	512(R1), (F2, F0)
+	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
+	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F2
-	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
+	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
+	FMOVQ	576(R1), F16
+	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
+	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
+	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
+	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
+	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
 	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	FLDPQ	640(R1), (F16, F15)
 	FLDPQ	640(R1), (F2, F1)
+	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
+	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
 	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	FMOVQ	704(R1), F0
+	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
+	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
+	FMOVQ	704(R1), F0
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
 	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
+	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
+	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
 	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
 	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
+	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
 	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
 	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
 	FMOVQ	768(R1), F0
+	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
+	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
+	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
+	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
 	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
 	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
 	FMOVQ	832(R1), F0
+	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
+	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
+	FMOVQ	832(R1), F0
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FLDPQ	768(R1), (F5, F2)
 	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
+	WORD	$0x4f210786 // sshr v6.4s, v28.4s, #31
+	VBSL	V5.B16, V18.B16, V6.B16
+	WORD	$0x4f210765 // sshr v5.4s, v27.4s, #31
+	VBSL	V2.B16, V17.B16, V5.B16
+	WORD	$0x4f2105c2 // sshr v2.4s, v14.4s, #31
 	VBSL	V1.B16, V4.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
+	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
 	VBSL	V0.B16, V3.B16, V1.B16
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d647 // fadd v7.4s, v18.4s, v0.4s
+	WORD	$0x4e20d628 // fadd v8.4s, v17.4s, v0.4s
 	FMOVQ	768(R1), F0
 	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
 	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
+	WORD	$0x6e27fcc3 // fdiv v3.4s, v6.4s, v7.4s
+	WORD	$0x6e28fca5 // fdiv v5.4s, v5.4s, v8.4s
 	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
 	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e2edc41 // fmul v1.4s, v2.4s, v14.4s
-	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
-	WORD	$0x6eafe582 // fcmgt v2.4s, v12.4s, v15.4s
-	WORD	$0x6eafe563 // fcmgt v3.4s, v11.4s, v15.4s
-	VBSL	V1.B16, V14.B16, V2.B16
-	VBSL	V0.B16, V13.B16, V3.B16
-	FSTPQ	(F2, F3), 32(R0)
-	ADD	$64, R4, R4
+	WORD	$0x6e3adc61 // fmul v1.4s, v3.4s, v26.4s
+	WORD	$0x6e39dca3 // fmul v3.4s, v5.4s, v25.4s
+	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	WORD	$0x6ebde784 // fcmgt v4.4s, v28.4s, v29.4s
+	WORD	$0x6ebde765 // fcmgt v5.4s, v27.4s, v29.4s
+	WORD	$0x6ebde5c6 // fcmgt v6.4s, v14.4s, v29.4s
+	WORD	$0x6ebde5a7 // fcmgt v7.4s, v13.4s, v29.4s
+	VBSL	V1.B16, V26.B16, V4.B16
+	VBSL	V3.B16, V25.B16, V5.B16
+	VBSL	V2.B16, V12.B16, V6.B16
+	VBSL	V0.B16, V11.B16, V7.B16
+	ADD	R3<<0, R4, R0
+	FSTPQ	(F4, F5), 0(R0)
+	FSTPQ	(F6, F7), 32(R0)
+	ADD	$64, R3, R3
 	B	loop
-done:
+last:
 	RET
 
 // func leakyReLUNEON(x *float32, y *float32, n int, slope float32)
@@ -3742,13 +3763,14 @@ TEXT ·leakyReLUNEON(SB), NOSPLIT, $0-28
 	VMOVI	$0, V12.B16
 	MOVD	x+0(FP), R4
 	MOVD	y+8(FP), R3
-	MOVD	n+16(FP), R2
-	MOVD	ZR, R1
-	LSL	$2, R2, R2
+	MOVD	n+16(FP), R1
+	MOVD	ZR, R2
+	LSL	$2, R1, R1
+	SUB	$64, R1, R1
 loop:
-	CMP	R2, R1
-	BGE	done
-	ADD	R1<<0, R4, R0
+	CMP	R1, R2
+	BGT	last
+	ADD	R2<<0, R4, R0
 	FLDPQ	0(R0), (F11, F10)
 	FLDPQ	32(R0), (F6, F5)
 	WORD	$0x6e2ddd69 // fmul v9.4s, v11.4s, v13.4s
@@ -3763,52 +3785,53 @@ loop:
 	VBSL	V8.B16, V10.B16, V7.B16
 	VBSL	V4.B16, V6.B16, V2.B16
 	VBSL	V3.B16, V5.B16, V1.B16
-	ADD	R1<<0, R3, R0
+	ADD	R2<<0, R3, R0
 	FSTPQ	(F0, F7), 0(R0)
 	FSTPQ	(F2, F1), 32(R0)
-	ADD	$64, R1, R1
+	ADD	$64, R2, R2
 	B	loop
-done:
+last:
 	RET
 
 // func leakyReLUGradNEON(saved *float32, dy *float32, dx *float32, n int, slope float32)
 TEXT ·leakyReLUGradNEON(SB), NOSPLIT, $0-36
 	FMOVS	slope+32(FP), F0
-	VDUP	V0.S[0], V7.S4
-	VMOVI	$0, V6.B16
-	MOVD	saved+0(FP), R7
-	MOVD	dy+8(FP), R6
-	MOVD	dx+16(FP), R5
-	MOVD	n+24(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	VDUP	V0.S[0], V13.S4
+	VMOVI	$0, V12.B16
+	MOVD	saved+0(FP), R5
+	MOVD	dy+8(FP), R4
+	MOVD	dx+16(FP), R3
+	MOVD	n+24(FP), R1
+	MOVD	ZR, R2
+	LSL	$2, R1, R1
+	SUB	$64, R1, R1
 loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R7, R2
-	FLDPQ	0(R2), (F0, F1)
-	ADD	R3<<0, R6, R1
-	FLDPQ	0(R1), (F5, F4)
-	WORD	$0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
-	WORD	$0x6e27dc82 // fmul v2.4s, v4.4s, v7.4s
-	WORD	$0x6ea6e400 // fcmgt v0.4s, v0.4s, v6.4s
-	WORD	$0x6ea6e421 // fcmgt v1.4s, v1.4s, v6.4s
-	VBSL	V3.B16, V5.B16, V0.B16
-	VBSL	V2.B16, V4.B16, V1.B16
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F0, F1), 0(R0)
-	FLDPQ	32(R2), (F0, F1)
-	FLDPQ	32(R1), (F5, F4)
-	WORD	$0x6e27dca3 // fmul v3.4s, v5.4s, v7.4s
-	WORD	$0x6e27dc82 // fmul v2.4s, v4.4s, v7.4s
-	WORD	$0x6ea6e400 // fcmgt v0.4s, v0.4s, v6.4s
-	WORD	$0x6ea6e421 // fcmgt v1.4s, v1.4s, v6.4s
-	VBSL	V3.B16, V5.B16, V0.B16
-	VBSL	V2.B16, V4.B16, V1.B16
-	FSTPQ	(F0, F1), 32(R0)
-	ADD	$64, R3, R3
+	CMP	R1, R2
+	BGT	last
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F0, F7)
+	FLDPQ	32(R0), (F2, F1)
+	ADD	R2<<0, R4, R0
+	FLDPQ	0(R0), (F11, F10)
+	FLDPQ	32(R0), (F6, F5)
+	WORD	$0x6e2ddd69 // fmul v9.4s, v11.4s, v13.4s
+	WORD	$0x6e2ddd48 // fmul v8.4s, v10.4s, v13.4s
+	WORD	$0x6e2ddcc4 // fmul v4.4s, v6.4s, v13.4s
+	WORD	$0x6e2ddca3 // fmul v3.4s, v5.4s, v13.4s
+	WORD	$0x6eace400 // fcmgt v0.4s, v0.4s, v12.4s
+	WORD	$0x6eace4e7 // fcmgt v7.4s, v7.4s, v12.4s
+	WORD	$0x6eace442 // fcmgt v2.4s, v2.4s, v12.4s
+	WORD	$0x6eace421 // fcmgt v1.4s, v1.4s, v12.4s
+	VBSL	V9.B16, V11.B16, V0.B16
+	VBSL	V8.B16, V10.B16, V7.B16
+	VBSL	V4.B16, V6.B16, V2.B16
+	VBSL	V3.B16, V5.B16, V1.B16
+	ADD	R2<<0, R3, R0
+	FSTPQ	(F0, F7), 0(R0)
+	FSTPQ	(F2, F1), 32(R0)
+	ADD	$64, R2, R2
 	B	loop
-done:
+last:
 	RET
 
 // func relu6NEON(x *float32, y *float32, n int)
@@ -3819,13 +3842,14 @@ TEXT ·relu6NEON(SB), NOSPLIT, $0-24
 	VMOVI	$0, V7.B16
 	MOVD	x+0(FP), R4
 	MOVD	y+8(FP), R3
-	MOVD	n+16(FP), R2
-	MOVD	ZR, R1
-	LSL	$2, R2, R2
+	MOVD	n+16(FP), R1
+	MOVD	ZR, R2
+	LSL	$2, R1, R1
+	SUB	$64, R1, R1
 loop:
-	CMP	R2, R1
-	BGE	done
-	ADD	R1<<0, R4, R0
+	CMP	R1, R2
+	BGT	last
+	ADD	R2<<0, R4, R0
 	FLDPQ	0(R0), (F3, F2)
 	FLDPQ	32(R0), (F1, F0)
 	WORD	$0x6ea3e4e4 // fcmgt v4.4s, v7.4s, v3.4s
@@ -3848,55 +3872,56 @@ loop:
 	WORD	$0x6ea5e420 // fcmgt v0.4s, v1.4s, v5.4s
 	VBSL	V1.B16, V5.B16, V0.B16
 	VMOV	V0.B16, V1.B16
-	ADD	R1<<0, R3, R0
+	ADD	R2<<0, R3, R0
 	FSTPQ	(F4, F3), 0(R0)
 	FSTPQ	(F2, F1), 32(R0)
-	ADD	$64, R1, R1
+	ADD	$64, R2, R2
 	B	loop
-done:
+last:
 	RET
 
 // func relu6GradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·relu6GradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R0
-	FMOVQ	2560(R0), F7
-	FMOVQ	2576(R0), F6
-	VMOVI	$0, V8.B16
-	MOVD	saved+0(FP), R7
-	MOVD	dy+8(FP), R6
-	MOVD	dx+16(FP), R5
-	MOVD	n+24(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	FMOVQ	2560(R0), F13
+	FMOVQ	2576(R0), F12
+	VMOVI	$0, V14.B16
+	MOVD	saved+0(FP), R5
+	MOVD	dy+8(FP), R4
+	MOVD	dx+16(FP), R3
+	MOVD	n+24(FP), R1
+	MOVD	ZR, R2
+	LSL	$2, R1, R1
+	SUB	$64, R1, R1
 loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R7, R2
-	FLDPQ	0(R2), (F5, F4)
-	ADD	R3<<0, R6, R1
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x6e25e500 // fcmge v0.4s, v8.4s, v5.4s
-	WORD	$0x6e24e501 // fcmge v1.4s, v8.4s, v4.4s
-	VBSL	V3.B16, V8.B16, V0.B16
-	VBSL	V2.B16, V8.B16, V1.B16
-	WORD	$0x6e27e4a2 // fcmge v2.4s, v5.4s, v7.4s
-	WORD	$0x6e26e483 // fcmge v3.4s, v4.4s, v6.4s
-	VBSL	V0.B16, V8.B16, V2.B16
-	VBSL	V1.B16, V8.B16, V3.B16
-	ADD	R3<<0, R5, R0
-	FSTPQ	(F2, F3), 0(R0)
-	FLDPQ	32(R2), (F5, F4)
-	FLDPQ	32(R1), (F3, F2)
-	WORD	$0x6e25e500 // fcmge v0.4s, v8.4s, v5.4s
-	WORD	$0x6e24e501 // fcmge v1.4s, v8.4s, v4.4s
-	VBSL	V3.B16, V8.B16, V0.B16
-	VBSL	V2.B16, V8.B16, V1.B16
-	WORD	$0x6e27e4a2 // fcmge v2.4s, v5.4s, v7.4s
-	WORD	$0x6e26e483 // fcmge v3.4s, v4.4s, v6.4s
-	VBSL	V0.B16, V8.B16, V2.B16
-	VBSL	V1.B16, V8.B16, V3.B16
-	FSTPQ	(F2, F3), 32(R0)
-	ADD	$64, R3, R3
+	CMP	R1, R2
+	BGT	last
+	ADD	R2<<0, R5, R0
+	FLDPQ	0(R0), (F11, F10)
+	FLDPQ	32(R0), (F6, F5)
+	ADD	R2<<0, R4, R0
+	FLDPQ	0(R0), (F9, F8)
+	FLDPQ	32(R0), (F4, F3)
+	WORD	$0x6e2be5c0 // fcmge v0.4s, v14.4s, v11.4s
+	WORD	$0x6e2ae5c7 // fcmge v7.4s, v14.4s, v10.4s
+	WORD	$0x6e26e5c2 // fcmge v2.4s, v14.4s, v6.4s
+	WORD	$0x6e25e5c1 // fcmge v1.4s, v14.4s, v5.4s
+	VBSL	V9.B16, V14.B16, V0.B16
+	VBSL	V8.B16, V14.B16, V7.B16
+	VBSL	V4.B16, V14.B16, V2.B16
+	VBSL	V3.B16, V14.B16, V1.B16
+	WORD	$0x6e2de563 // fcmge v3.4s, v11.4s, v13.4s
+	WORD	$0x6e2ce544 // fcmge v4.4s, v10.4s, v12.4s
+	WORD	$0x6e2de4c6 // fcmge v6.4s, v6.4s, v13.4s
+	WORD	$0x6e2ce4a5 // fcmge v5.4s, v5.4s, v12.4s
+	VBSL	V0.B16, V14.B16, V3.B16
+	VBSL	V7.B16, V14.B16, V4.B16
+	VBSL	V2.B16, V14.B16, V6.B16
+	VBSL	V1.B16, V14.B16, V5.B16
+	ADD	R2<<0, R3, R0
+	FSTPQ	(F3, F4), 0(R0)
+	FSTPQ	(F6, F5), 32(R0)
+	ADD	$64, R2, R2
 	B	loop
-done:
+last:
 	RET

@@ -91,6 +91,7 @@ func write(f isa.Family, dir string, calls choices) error {
 		return err
 	}
 	encodeVEX(file)
+	broadcastConstants(file)
 	if err := checkLevels(file, f.ISAs); err != nil {
 		return err
 	}

@@ -1056,7 +1056,7 @@ loop:
 	VMOVUPS       (AX)(DI*1), Z2
 	VMOVUPS       (CX)(DI*1), Z3
 	VSUBPS        Z3, Z2, Z2
-	VMULPS        lossConstantsAVX512<>+0(SB), Z2, Z3
+	VMULPS.BCST   lossConstantsAVX512<>+0(SB), Z2, Z3
 	VMULPS        Z0, Z3, Z3
 	VMOVUPS       Z3, (DX)(DI*1)
 	VCVTPS2PD     Y2, Z3
@@ -1093,13 +1093,13 @@ loop:
 	VMOVUPS       (CX)(DI*1), Z6
 	VSUBPS        Z6, Z5, Z5
 	VPXORD        Z1, Z1, Z1
-	VMOVUPS       lossConstantsAVX512<>+64(SB), Z6
-	VMOVUPS       lossConstantsAVX512<>+128(SB), Z7
+	VBROADCASTSS  lossConstantsAVX512<>+64(SB), Z6
+	VBROADCASTSS  lossConstantsAVX512<>+128(SB), Z7
 	VCMPPS        $0x1e, Z5, Z1, K1
 	VBLENDMPS     Z7, Z5, K1, Z2
 	VCMPPS        $0x1e, Z1, Z5, K1
 	VBLENDMPS     Z6, Z2, K1, Z3
-	VANDPS        lossConstantsAVX512<>+192(SB), Z5, Z5
+	VANDPS.BCST   lossConstantsAVX512<>+192(SB), Z5, Z5
 	VMULPS        Z0, Z3, Z3
 	VMOVUPS       Z3, (DX)(DI*1)
 	VCVTPS2PD     Y5, Z6
@@ -1137,9 +1137,9 @@ loop:
 	VMOVSS        delta+32(FP), X4
 	VBROADCASTSS  X4, Z4
 	VSUBPS        Z3, Z2, Z2
-	VANDPS        lossConstantsAVX512<>+192(SB), Z2, Z3
+	VANDPS.BCST   lossConstantsAVX512<>+192(SB), Z2, Z3
 	VMINPS        Z3, Z4, Z4
-	VANDPS        lossConstantsAVX512<>+256(SB), Z2, Z2
+	VANDPS.BCST   lossConstantsAVX512<>+256(SB), Z2, Z2
 	VORPS         Z4, Z2, Z2
 	VMULPS        Z0, Z2, Z2
 	VMOVUPS       Z2, (DX)(DI*1)
@@ -1184,51 +1184,51 @@ loop:
 	JGE           done
 	VMOVUPS       (AX)(DI*1), Z5
 	VMOVUPS       (CX)(DI*1), Z6
-	VANDPS        lossConstantsAVX512<>+192(SB), Z5, Z7
-	VMOVUPS       lossConstantsAVX512<>+384(SB), Z8
+	VANDPS.BCST   lossConstantsAVX512<>+192(SB), Z5, Z7
+	VBROADCASTSS  lossConstantsAVX512<>+384(SB), Z8
 	VMINPS        Z7, Z8, Z7
-	VORPS         lossConstantsAVX512<>+256(SB), Z7, Z7
-	VMULPS        lossConstantsAVX512<>+448(SB), Z7, Z8
-	VADDPS        lossConstantsAVX512<>+512(SB), Z8, Z8
-	VSUBPS        lossConstantsAVX512<>+512(SB), Z8, Z9
-	VMULPS        lossConstantsAVX512<>+576(SB), Z9, Z10
-	VMULPS        lossConstantsAVX512<>+640(SB), Z9, Z9
+	VORPS.BCST    lossConstantsAVX512<>+256(SB), Z7, Z7
+	VMULPS.BCST   lossConstantsAVX512<>+448(SB), Z7, Z8
+	VADDPS.BCST   lossConstantsAVX512<>+512(SB), Z8, Z8
+	VSUBPS.BCST   lossConstantsAVX512<>+512(SB), Z8, Z9
+	VMULPS.BCST   lossConstantsAVX512<>+576(SB), Z9, Z10
+	VMULPS.BCST   lossConstantsAVX512<>+640(SB), Z9, Z9
 	VSUBPS        Z9, Z7, Z7
 	VSUBPS        Z10, Z7, Z7
 	VMULPS        Z7, Z7, Z9
-	VMULPS        lossConstantsAVX512<>+704(SB), Z9, Z10
-	VMOVUPS       lossConstantsAVX512<>+768(SB), Z11
+	VMULPS.BCST   lossConstantsAVX512<>+704(SB), Z9, Z10
+	VBROADCASTSS  lossConstantsAVX512<>+768(SB), Z11
 	VMULPS        Z7, Z11, Z11
-	VADDPS        lossConstantsAVX512<>+832(SB), Z11, Z11
+	VADDPS.BCST   lossConstantsAVX512<>+832(SB), Z11, Z11
 	VADDPS        Z11, Z10, Z10
 	VMULPS        Z9, Z10, Z10
-	VMOVUPS       lossConstantsAVX512<>+896(SB), Z11
+	VBROADCASTSS  lossConstantsAVX512<>+896(SB), Z11
 	VMULPS        Z7, Z11, Z11
-	VADDPS        lossConstantsAVX512<>+960(SB), Z11, Z11
+	VADDPS.BCST   lossConstantsAVX512<>+960(SB), Z11, Z11
 	VADDPS        Z11, Z10, Z10
 	VMULPS        Z9, Z10, Z10
 	VADDPS        Z7, Z10, Z10
 	VPSLLD        $0x17, Z8, Z8
-	VADDPS        lossConstantsAVX512<>+64(SB), Z10, Z10
+	VADDPS.BCST   lossConstantsAVX512<>+64(SB), Z10, Z10
 	VMULPS        Z8, Z10, Z10
-	VMULPS        lossConstantsAVX512<>+1024(SB), Z10, Z10
-	VADDPS        lossConstantsAVX512<>+0(SB), Z10, Z7
+	VMULPS.BCST   lossConstantsAVX512<>+1024(SB), Z10, Z10
+	VADDPS.BCST   lossConstantsAVX512<>+0(SB), Z10, Z7
 	VDIVPS        Z7, Z10, Z7
 	VMULPS        Z7, Z7, Z8
-	VMOVUPS       lossConstantsAVX512<>+1088(SB), Z9
+	VBROADCASTSS  lossConstantsAVX512<>+1088(SB), Z9
 	VMULPS        Z8, Z9, Z9
-	VADDPS        lossConstantsAVX512<>+1152(SB), Z9, Z9
+	VADDPS.BCST   lossConstantsAVX512<>+1152(SB), Z9, Z9
 	VMULPS        Z8, Z9, Z9
-	VADDPS        lossConstantsAVX512<>+1216(SB), Z9, Z9
+	VADDPS.BCST   lossConstantsAVX512<>+1216(SB), Z9, Z9
 	VMULPS        Z8, Z9, Z9
-	VADDPS        lossConstantsAVX512<>+1280(SB), Z9, Z9
+	VADDPS.BCST   lossConstantsAVX512<>+1280(SB), Z9, Z9
 	VMULPS        Z8, Z9, Z9
-	VADDPS        lossConstantsAVX512<>+0(SB), Z9, Z9
+	VADDPS.BCST   lossConstantsAVX512<>+0(SB), Z9, Z9
 	VMULPS        Z9, Z7, Z7
-	VMOVUPS       lossConstantsAVX512<>+64(SB), Z8
+	VBROADCASTSS  lossConstantsAVX512<>+64(SB), Z8
 	VPMOVD2M      Z5, K1
 	VBLENDMPS     Z10, Z8, K1, Z1
-	VADDPS        lossConstantsAVX512<>+64(SB), Z10, Z8
+	VADDPS.BCST   lossConstantsAVX512<>+64(SB), Z10, Z8
 	VDIVPS        Z8, Z1, Z8
 	VSUBPS        Z6, Z8, Z8
 	VMULPS        Z0, Z8, Z8

@@ -1205,13 +1205,13 @@ GLOBL softmaxConstantsAVX512<>(SB), RODATA|NOPTR, $832
 // func largestAVX512(x *float32, vectors int, tail uintptr, peak *float32)
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·largestAVX512(SB), NOSPLIT, $0-32
-	MOVQ    x+0(FP), AX
-	VMOVUPS softmaxConstantsAVX512<>+0(SB), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	MOVQ    vectors+8(FP), CX
+	MOVQ         x+0(FP), AX
+	VBROADCASTSS softmaxConstantsAVX512<>+0(SB), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	MOVQ         vectors+8(FP), CX
 
 peak4:
 	SUBQ    $0x04, CX
@@ -1276,13 +1276,13 @@ TEXT ·expRowsAVX512(SB), NOSPLIT, $0-72
 	MOVQ rows+0(FP), SI
 
 rows:
-	VMOVUPS softmaxConstantsAVX512<>+0(SB), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	MOVQ    vectors+24(FP), R8
-	MOVQ    AX, DI
+	VBROADCASTSS softmaxConstantsAVX512<>+0(SB), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	MOVQ         vectors+24(FP), R8
+	MOVQ         AX, DI
 
 peak4:
 	SUBQ    $0x04, R8
@@ -1349,34 +1349,34 @@ expGroup:
 	VSUBPS        Z0, Z3, Z3
 	VSUBPS        Z0, Z5, Z5
 	VSUBPS        Z0, Z8, Z8
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z4
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z7
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z9
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z4
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z7
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z9
 	VMAXPS        Z1, Z2, Z2
 	VMAXPS        Z3, Z4, Z4
 	VMAXPS        Z5, Z7, Z7
 	VMAXPS        Z8, Z9, Z18
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z9
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z12
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z7, Z15
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z18, Z19
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z9, Z9
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z12, Z12
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z15, Z15
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z19, Z19
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z9, Z10
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z12, Z13
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z15, Z16
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z10, Z11
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z13, Z14
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z16, Z17
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z20, Z21
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z10, Z10
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z13, Z13
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z16, Z16
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z20, Z20
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z2, Z9
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z4, Z12
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z7, Z15
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z18, Z19
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z9, Z9
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z12, Z12
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z15, Z15
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z19, Z19
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z9, Z10
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z12, Z13
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z15, Z16
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z19, Z20
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z10, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z16, Z17
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z20, Z21
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z10, Z10
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z13, Z13
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z16, Z16
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z20, Z20
 	VSUBPS        Z10, Z2, Z2
 	VSUBPS        Z13, Z4, Z4
 	VSUBPS        Z16, Z7, Z7
@@ -1389,22 +1389,22 @@ expGroup:
 	VMULPS        Z4, Z4, Z14
 	VMULPS        Z7, Z7, Z18
 	VMULPS        Z22, Z22, Z23
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z10, Z11
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z14, Z16
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z18, Z20
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z23, Z24
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z13
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z17
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z25
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z10, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z14, Z16
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z18, Z20
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z23, Z24
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z13
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z17
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z21
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z25
 	VMULPS        Z2, Z13, Z13
 	VMULPS        Z4, Z17, Z17
 	VMULPS        Z7, Z21, Z21
 	VMULPS        Z22, Z25, Z25
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z13, Z13
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z17, Z17
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z25, Z25
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z13, Z13
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z17, Z17
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z25, Z25
 	VADDPS        Z13, Z11, Z11
 	VADDPS        Z17, Z16, Z13
 	VADDPS        Z21, Z20, Z16
@@ -1413,18 +1413,18 @@ expGroup:
 	VMULPS        Z14, Z13, Z13
 	VMULPS        Z18, Z16, Z16
 	VMULPS        Z23, Z24, Z24
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z17
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z25
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z17
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z20
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z21
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z25
 	VMULPS        Z2, Z17, Z17
 	VMULPS        Z4, Z20, Z20
 	VMULPS        Z7, Z21, Z21
 	VMULPS        Z22, Z25, Z25
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z17, Z17
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z20, Z20
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z25, Z25
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z17, Z17
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z20, Z20
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z25, Z25
 	VADDPS        Z17, Z11, Z11
 	VADDPS        Z20, Z13, Z13
 	VADDPS        Z21, Z16, Z16
@@ -1441,10 +1441,10 @@ expGroup:
 	VPSLLD        $0x17, Z12, Z12
 	VPSLLD        $0x17, Z15, Z15
 	VPSLLD        $0x17, Z19, Z19
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z11, Z11
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z13, Z13
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z16, Z16
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z24, Z24
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z11, Z11
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z13, Z13
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z16, Z16
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z24, Z24
 	VMULPS        Z9, Z11, Z11
 	VMULPS        Z12, Z13, Z13
 	VMULPS        Z15, Z16, Z16
@@ -1457,10 +1457,10 @@ expGroup:
 	VMOVAPS.Z     Z13, K2, Z13
 	VMOVAPS.Z     Z16, K3, Z16
 	VMOVAPS.Z     Z24, K4, Z24
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z11, Z11
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z13, Z13
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z24, Z24
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z11, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z13, Z13
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z16, Z16
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z24, Z24
 	VMOVUPS       Z11, (R9)
 	VMOVUPS       Z13, 64(R9)
 	VMOVUPS       Z16, 128(R9)
@@ -1497,34 +1497,34 @@ exp:
 	JL            expTail
 	VMOVUPS       (R8), Z1
 	VSUBPS        Z0, Z1, Z1
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z2
 	VMAXPS        Z1, Z2, Z2
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z3
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z3, Z3
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z4, Z5
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z4, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z2, Z3
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z3
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z4, Z4
 	VSUBPS        Z4, Z2, Z2
 	VSUBPS        Z5, Z2, Z2
 	VMULPS        Z2, Z2, Z4
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z4, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z7
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z4, Z5
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z7
 	VMULPS        Z2, Z7, Z7
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z7, Z7
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z7, Z7
 	VADDPS        Z7, Z5, Z5
 	VMULPS        Z4, Z5, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z7
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z7
 	VMULPS        Z2, Z7, Z7
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z7, Z7
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z7, Z7
 	VADDPS        Z7, Z5, Z5
 	VMULPS        Z4, Z5, Z5
 	VADDPS        Z2, Z5, Z5
 	VPSLLD        $0x17, Z3, Z3
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z5, Z5
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z5, Z5
 	VMULPS        Z3, Z5, Z5
 	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
 	VMOVAPS.Z     Z5, K1, Z5
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z5, Z5
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z5, Z5
 	VMOVUPS       Z5, (R9)
 	VCVTPS2PD     Y5, Z1
 	VADDPD        Z1, Z6, Z6
@@ -1541,39 +1541,39 @@ expTail:
 	JZ            expDone
 	MOVQ          tail+40(FP), DI
 	KMOVW         DI, K1
-	VMOVUPS       softmaxConstantsAVX512<>+0(SB), Z1
+	VBROADCASTSS  softmaxConstantsAVX512<>+0(SB), Z1
 	KMOVW         DI, K2
 	VMOVAPS       Z1, Z1
 	VMOVUPS       (R8), K2, Z1
 	VSUBPS        Z0, Z1, Z1
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z0
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z0
 	VMAXPS        Z1, Z0, Z0
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z0, Z2
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z2, Z2
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z2, Z3
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z3, Z3
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z0, Z2
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z2
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z3
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z3, Z3
 	VSUBPS        Z3, Z0, Z0
 	VSUBPS        Z4, Z0, Z0
 	VMULPS        Z0, Z0, Z3
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z3, Z4
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z5
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z3, Z4
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z5
 	VMULPS        Z0, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z5, Z5
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z5, Z5
 	VADDPS        Z5, Z4, Z4
 	VMULPS        Z3, Z4, Z4
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z5
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z5
 	VMULPS        Z0, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z5, Z5
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z5, Z5
 	VADDPS        Z5, Z4, Z4
 	VMULPS        Z3, Z4, Z4
 	VADDPS        Z0, Z4, Z4
 	VPSLLD        $0x17, Z2, Z2
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z4, Z4
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z4, Z4
 	VMULPS        Z2, Z4, Z4
 	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K2
 	VMOVAPS.Z     Z4, K2, Z4
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z4, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z4, Z4
 	VMOVUPS       Z4, K1, (R9)
 	VCVTPS2PD     Y4, Z0
 	VADDPD        Z0, Z6, Z6
@@ -1607,13 +1607,13 @@ TEXT ·expSumsAVX512(SB), NOSPLIT, $0-64
 	MOVQ rows+0(FP), BX
 
 rows:
-	VMOVUPS softmaxConstantsAVX512<>+0(SB), Z0
-	VMOVAPS Z0, Z1
-	VMOVAPS Z0, Z2
-	VMOVAPS Z0, Z3
-	VMOVAPS Z0, Z4
-	MOVQ    vectors+16(FP), DI
-	MOVQ    AX, SI
+	VBROADCASTSS softmaxConstantsAVX512<>+0(SB), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	MOVQ         vectors+16(FP), DI
+	MOVQ         AX, SI
 
 peak4:
 	SUBQ    $0x04, DI
@@ -1679,34 +1679,34 @@ expGroup:
 	VSUBPS        Z0, Z3, Z3
 	VSUBPS        Z0, Z5, Z5
 	VSUBPS        Z0, Z8, Z8
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z4
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z7
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z9
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z4
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z7
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z9
 	VMAXPS        Z1, Z2, Z2
 	VMAXPS        Z3, Z4, Z4
 	VMAXPS        Z5, Z7, Z7
 	VMAXPS        Z8, Z9, Z18
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z9
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z4, Z12
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z7, Z15
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z18, Z19
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z9, Z9
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z12, Z12
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z15, Z15
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z19, Z19
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z9, Z10
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z12, Z13
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z15, Z16
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z19, Z20
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z10, Z11
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z13, Z14
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z16, Z17
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z20, Z21
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z10, Z10
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z13, Z13
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z16, Z16
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z20, Z20
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z2, Z9
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z4, Z12
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z7, Z15
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z18, Z19
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z9, Z9
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z12, Z12
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z15, Z15
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z19, Z19
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z9, Z10
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z12, Z13
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z15, Z16
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z19, Z20
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z10, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z13, Z14
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z16, Z17
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z20, Z21
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z10, Z10
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z13, Z13
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z16, Z16
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z20, Z20
 	VSUBPS        Z10, Z2, Z2
 	VSUBPS        Z13, Z4, Z4
 	VSUBPS        Z16, Z7, Z7
@@ -1719,22 +1719,22 @@ expGroup:
 	VMULPS        Z4, Z4, Z14
 	VMULPS        Z7, Z7, Z18
 	VMULPS        Z22, Z22, Z23
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z10, Z11
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z14, Z16
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z18, Z20
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z23, Z24
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z13
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z17
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z21
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z25
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z10, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z14, Z16
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z18, Z20
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z23, Z24
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z13
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z17
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z21
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z25
 	VMULPS        Z2, Z13, Z13
 	VMULPS        Z4, Z17, Z17
 	VMULPS        Z7, Z21, Z21
 	VMULPS        Z22, Z25, Z25
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z13, Z13
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z17, Z17
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z25, Z25
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z13, Z13
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z17, Z17
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z21, Z21
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z25, Z25
 	VADDPS        Z13, Z11, Z11
 	VADDPS        Z17, Z16, Z13
 	VADDPS        Z21, Z20, Z16
@@ -1743,18 +1743,18 @@ expGroup:
 	VMULPS        Z14, Z13, Z13
 	VMULPS        Z18, Z16, Z16
 	VMULPS        Z23, Z24, Z24
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z17
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z20
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z21
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z25
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z17
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z20
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z21
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z25
 	VMULPS        Z2, Z17, Z17
 	VMULPS        Z4, Z20, Z20
 	VMULPS        Z7, Z21, Z21
 	VMULPS        Z22, Z25, Z25
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z17, Z17
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z20, Z20
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z21, Z21
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z25, Z25
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z17, Z17
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z20, Z20
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z21, Z21
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z25, Z25
 	VADDPS        Z17, Z11, Z11
 	VADDPS        Z20, Z13, Z13
 	VADDPS        Z21, Z16, Z16
@@ -1771,10 +1771,10 @@ expGroup:
 	VPSLLD        $0x17, Z12, Z12
 	VPSLLD        $0x17, Z15, Z15
 	VPSLLD        $0x17, Z19, Z19
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z11, Z11
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z13, Z13
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z16, Z16
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z24, Z24
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z11, Z11
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z13, Z13
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z16, Z16
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z24, Z24
 	VMULPS        Z9, Z11, Z11
 	VMULPS        Z12, Z13, Z13
 	VMULPS        Z15, Z16, Z16
@@ -1787,10 +1787,10 @@ expGroup:
 	VMOVAPS.Z     Z13, K2, Z13
 	VMOVAPS.Z     Z16, K3, Z16
 	VMOVAPS.Z     Z24, K4, Z24
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z11, Z11
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z13, Z13
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z16, Z16
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z24, Z24
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z11, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z13, Z13
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z16, Z16
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z24, Z24
 	VCVTPS2PD     Y11, Z1
 	VCVTPS2PD     Y13, Z2
 	VCVTPS2PD     Y16, Z3
@@ -1822,34 +1822,34 @@ exp:
 	JL            expTail
 	VMOVUPS       (DI), Z1
 	VSUBPS        Z0, Z1, Z1
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z2
 	VMAXPS        Z1, Z2, Z2
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z2, Z3
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z3, Z3
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z4, Z5
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z4, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z2, Z3
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z3
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z4, Z5
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z4, Z4
 	VSUBPS        Z4, Z2, Z2
 	VSUBPS        Z5, Z2, Z2
 	VMULPS        Z2, Z2, Z4
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z4, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z7
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z4, Z5
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z7
 	VMULPS        Z2, Z7, Z7
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z7, Z7
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z7, Z7
 	VADDPS        Z7, Z5, Z5
 	VMULPS        Z4, Z5, Z5
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z7
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z7
 	VMULPS        Z2, Z7, Z7
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z7, Z7
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z7, Z7
 	VADDPS        Z7, Z5, Z5
 	VMULPS        Z4, Z5, Z5
 	VADDPS        Z2, Z5, Z5
 	VPSLLD        $0x17, Z3, Z3
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z5, Z5
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z5, Z5
 	VMULPS        Z3, Z5, Z5
 	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
 	VMOVAPS.Z     Z5, K1, Z5
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z5, Z5
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z5, Z5
 	VCVTPS2PD     Y5, Z1
 	VADDPD        Z1, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z5, Y1
@@ -1864,39 +1864,39 @@ expTail:
 	JZ            expDone
 	MOVQ          tail+32(FP), SI
 	KMOVW         SI, K1
-	VMOVUPS       softmaxConstantsAVX512<>+0(SB), Z1
+	VBROADCASTSS  softmaxConstantsAVX512<>+0(SB), Z1
 	KMOVW         SI, K1
 	VMOVAPS       Z1, Z1
 	VMOVUPS       (DI), K1, Z1
 	VSUBPS        Z0, Z1, Z1
-	VMOVUPS       softmaxConstantsAVX512<>+64(SB), Z0
+	VBROADCASTSS  softmaxConstantsAVX512<>+64(SB), Z0
 	VMAXPS        Z1, Z0, Z0
-	VMULPS        softmaxConstantsAVX512<>+128(SB), Z0, Z2
-	VADDPS        softmaxConstantsAVX512<>+192(SB), Z2, Z2
-	VSUBPS        softmaxConstantsAVX512<>+192(SB), Z2, Z3
-	VMULPS        softmaxConstantsAVX512<>+256(SB), Z3, Z4
-	VMULPS        softmaxConstantsAVX512<>+320(SB), Z3, Z3
+	VMULPS.BCST   softmaxConstantsAVX512<>+128(SB), Z0, Z2
+	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z2
+	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z3
+	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z3, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z3, Z3
 	VSUBPS        Z3, Z0, Z0
 	VSUBPS        Z4, Z0, Z0
 	VMULPS        Z0, Z0, Z3
-	VMULPS        softmaxConstantsAVX512<>+384(SB), Z3, Z4
-	VMOVUPS       softmaxConstantsAVX512<>+448(SB), Z5
+	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z3, Z4
+	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z5
 	VMULPS        Z0, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+512(SB), Z5, Z5
+	VADDPS.BCST   softmaxConstantsAVX512<>+512(SB), Z5, Z5
 	VADDPS        Z5, Z4, Z4
 	VMULPS        Z3, Z4, Z4
-	VMOVUPS       softmaxConstantsAVX512<>+576(SB), Z5
+	VBROADCASTSS  softmaxConstantsAVX512<>+576(SB), Z5
 	VMULPS        Z0, Z5, Z5
-	VADDPS        softmaxConstantsAVX512<>+640(SB), Z5, Z5
+	VADDPS.BCST   softmaxConstantsAVX512<>+640(SB), Z5, Z5
 	VADDPS        Z5, Z4, Z4
 	VMULPS        Z3, Z4, Z4
 	VADDPS        Z0, Z4, Z4
 	VPSLLD        $0x17, Z2, Z2
-	VADDPS        softmaxConstantsAVX512<>+704(SB), Z4, Z4
+	VADDPS.BCST   softmaxConstantsAVX512<>+704(SB), Z4, Z4
 	VMULPS        Z2, Z4, Z4
 	VCMPPS        $0x16, softmaxConstantsAVX512<>+64(SB), Z1, K1
 	VMOVAPS.Z     Z4, K1, Z4
-	VMULPS        softmaxConstantsAVX512<>+768(SB), Z4, Z4
+	VMULPS.BCST   softmaxConstantsAVX512<>+768(SB), Z4, Z4
 	VCVTPS2PD     Y4, Z0
 	VADDPD        Z0, Z6, Z6
 	VEXTRACTF64X4 $0x01, Z4, Y0

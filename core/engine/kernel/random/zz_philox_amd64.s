@@ -541,8 +541,8 @@ loop:
 	VPTERNLOGD   $0x96, Z8, Z1, Z7
 	VPTERNLOGD   $0x96, Z6, Z2, Z5
 	VPTERNLOGD   $0x96, Z10, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z4
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z8
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z6
@@ -555,8 +555,8 @@ loop:
 	VPTERNLOGD   $0x96, Z14, Z1, Z7
 	VPTERNLOGD   $0x96, Z11, Z2, Z5
 	VPTERNLOGD   $0x96, Z13, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z11
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z13
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z12
@@ -569,8 +569,8 @@ loop:
 	VPTERNLOGD   $0x96, Z10, Z1, Z7
 	VPTERNLOGD   $0x96, Z4, Z2, Z5
 	VPTERNLOGD   $0x96, Z8, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z4
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z8
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z6
@@ -583,8 +583,8 @@ loop:
 	VPTERNLOGD   $0x96, Z14, Z1, Z7
 	VPTERNLOGD   $0x96, Z11, Z2, Z5
 	VPTERNLOGD   $0x96, Z13, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z11
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z13
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z12
@@ -597,8 +597,8 @@ loop:
 	VPTERNLOGD   $0x96, Z10, Z1, Z7
 	VPTERNLOGD   $0x96, Z4, Z2, Z5
 	VPTERNLOGD   $0x96, Z8, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z4
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z8
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z6
@@ -611,8 +611,8 @@ loop:
 	VPTERNLOGD   $0x96, Z14, Z1, Z7
 	VPTERNLOGD   $0x96, Z11, Z2, Z5
 	VPTERNLOGD   $0x96, Z13, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z11
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z13
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z12
@@ -625,8 +625,8 @@ loop:
 	VPTERNLOGD   $0x96, Z10, Z1, Z7
 	VPTERNLOGD   $0x96, Z4, Z2, Z5
 	VPTERNLOGD   $0x96, Z8, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z4
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z8
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z6
@@ -639,8 +639,8 @@ loop:
 	VPTERNLOGD   $0x96, Z14, Z1, Z7
 	VPTERNLOGD   $0x96, Z11, Z2, Z5
 	VPTERNLOGD   $0x96, Z13, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z11
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z13
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z12
@@ -653,8 +653,8 @@ loop:
 	VPTERNLOGD   $0x96, Z10, Z1, Z7
 	VPTERNLOGD   $0x96, Z4, Z2, Z5
 	VPTERNLOGD   $0x96, Z8, Z2, Z9
-	VPADDD       philoxConstantsAVX512<>+192(SB), Z1, Z1
-	VPADDD       philoxConstantsAVX512<>+256(SB), Z2, Z2
+	VPADDD.BCST  philoxConstantsAVX512<>+192(SB), Z1, Z1
+	VPADDD.BCST  philoxConstantsAVX512<>+256(SB), Z2, Z2
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z3, Z4
 	VPMULUDQ     philoxConstantsAVX512<>+64(SB), Z7, Z8
 	VPMULUDQ     philoxConstantsAVX512<>+128(SB), Z5, Z6

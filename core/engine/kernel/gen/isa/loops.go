@@ -23,26 +23,43 @@ func (a *Asm) Advance(step operand.Op, pointers ...reg.GPVirtual) {
 // Blocks emits the loop of an elementwise kernel over n float32, a multiple of 16: body
 // runs once per register, with the byte offset of the block in off.
 func (a *Asm) Blocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	a.blocksOf(2, n, false, body)
+	a.blocksOf(2, n, body)
 }
 
-// LongBlocks is Blocks for long chains of operations.
+// LongBlocks is Blocks for long chains of operations, of which those of two vectors are under way at a time.
 func (a *Asm) LongBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	a.blocksOf(2, n, true, body)
+	off, last, two := a.GP64(), a.GP64(), operand.U32(uint64(8*a.Lanes))
+	a.XORQ(off, off)
+	a.SHLQ(operand.U8(2), n)
+	a.MOVQ(n, last)
+	a.SUBQ(two, last)
+	a.Label("loop")
+	a.CMPQ(off, last)
+	a.JG(operand.LabelRef("last"))
+	a.Interleave(func() { body(off, 0) }, func() { body(off, 4*a.Lanes) })
+	a.ADDQ(two, off)
+	a.JMP(operand.LabelRef("loop"))
+	a.Label("last")
+	if a.Lanes == 16 {
+		a.CMPQ(off, n)
+		a.JGE(operand.LabelRef("done"))
+		body(off, 0)
+		a.Label("done")
+	}
 }
 
 // HalfBlocks is blocks for 16-bit elements.
 func (a *Asm) HalfBlocks(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	a.blocksOf(1, n, false, body)
+	a.blocksOf(1, n, body)
 }
 
 // Bytes is blocks for bytes.
 func (a *Asm) Bytes(n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
-	a.blocksOf(0, n, false, body)
+	a.blocksOf(0, n, body)
 }
 
 // blocksOf is blocks for elements of 1<<shift bytes.
-func (a *Asm) blocksOf(shift int, n reg.GPVirtual, interleaved bool, body func(off reg.GPVirtual, disp int)) {
+func (a *Asm) blocksOf(shift int, n reg.GPVirtual, body func(off reg.GPVirtual, disp int)) {
 	off := a.GP64()
 	a.XORQ(off, off)
 	if shift > 0 {
@@ -51,16 +68,8 @@ func (a *Asm) blocksOf(shift int, n reg.GPVirtual, interleaved bool, body func(o
 	a.Label("loop")
 	a.CMPQ(off, n)
 	a.JGE(operand.LabelRef("done"))
-	var vectors []func()
 	for d := 0; d < 16; d += a.Lanes {
-		vectors = append(vectors, func() { body(off, d<<shift) })
-	}
-	if interleaved {
-		a.Interleave(vectors...)
-	} else {
-		for _, v := range vectors {
-			v()
-		}
+		body(off, d<<shift)
 	}
 	a.ADDQ(operand.U8(16<<shift), off)
 	a.JMP(operand.LabelRef("loop"))

@@ -64,6 +64,18 @@ func (a *Asm) Or(x, y, dst operand.Op)   { a.VORPS(x, y, dst) }
 func (a *Asm) Fma(x, y, sum operand.Op)  { a.VFMADD231PS(x, y, sum) }
 func (a *Asm) Fnma(x, y, sum operand.Op) { a.VFNMADD231PS(x, y, sum) }
 
+// TimesPlus gives p·x + the number of memory, in p's register where that is one instruction.
+func (a *Asm) TimesPlus(p, x reg.VecVirtual, number operand.Mem) reg.VecVirtual {
+	if a.ISA == NEON { // which adds to its third operand alone
+		sum := a.Vec()
+		a.Move(number, sum)
+		a.Fma(p, x, sum)
+		return sum
+	}
+	a.VFMADD213PS(number, x, p)
+	return p
+}
+
 // MulFactor, FmaFactor and FnmaFactor multiply by a constant in memory, of which there are
 // FactorCopies side by side: AVX-512 reads a single one into every lane.
 

@@ -96,9 +96,11 @@ func (f *formula) pair(low, high uint32) operand.Mem {
 
 func (f *formula) Value(v float64) operand.Mem { return f.bits(math.Float32bits(float32(v))) }
 
-func (f *formula) load(v float64) reg.VecVirtual {
+func (f *formula) load(v float64) reg.VecVirtual { return f.loaded(f.Value(v)) }
+
+func (f *formula) loaded(m operand.Mem) reg.VecVirtual {
 	r := f.Vec()
-	f.Move(f.Value(v), r)
+	f.Move(m, r)
 	return r
 }
 
@@ -135,9 +137,7 @@ func (f *formula) horner(x reg.VecVirtual, terms []float32) reg.VecVirtual {
 func (f *formula) fusedHorner(x reg.VecVirtual, terms []float32) reg.VecVirtual {
 	p := f.load(float64(terms[0]))
 	for _, c := range terms[1:] {
-		sum := f.load(float64(c))
-		f.Fma(p, x, sum)
-		p = sum
+		p = f.TimesPlus(p, x, f.Value(float64(c)))
 	}
 	return p
 }

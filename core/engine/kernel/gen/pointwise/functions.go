@@ -3,6 +3,7 @@ package pointwise
 import (
 	"math"
 
+	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
@@ -25,17 +26,17 @@ func functions(a *isa.Asm) {
 	}
 	for _, m := range []struct {
 		name, doc string
-		of        func(saved, dy reg.VecVirtual) reg.VecVirtual
+		of        func(saved reg.VecVirtual, dy operand.Mem) reg.VecVirtual
 	}{
-		{"sigmoidGrad", "dy·y·(1−y)", func(y, dy reg.VecVirtual) reg.VecVirtual {
-			return f.times(f.times(dy, y), f.minus(f.load(1), y))
+		{"sigmoidGrad", "dy·y·(1−y)", func(y reg.VecVirtual, dy operand.Mem) reg.VecVirtual {
+			return f.times(f.times(y, dy), f.minus(f.load(1), y))
 		}},
-		{"tanhGrad", "dy·(1−y²)", func(y, dy reg.VecVirtual) reg.VecVirtual {
-			return f.times(dy, f.minus(f.load(1), f.times(y, y)))
+		{"tanhGrad", "dy·(1−y²)", func(y reg.VecVirtual, dy operand.Mem) reg.VecVirtual {
+			return f.times(f.minus(f.load(1), f.times(y, y)), dy)
 		}},
-		{"siluGrad", "dy·σ(x)·(1+x·σ(−x))", func(x, dy reg.VecVirtual) reg.VecVirtual { return f.times(f.siluSlope(x), dy) }},
-		{"geluGrad", "dy·(Φ(x)+x·φ(x))", func(x, dy reg.VecVirtual) reg.VecVirtual { return f.times(f.geluSlope(x), dy) }},
-		{"geluTanhGrad", "dy·(σ(2u)+x·σ(2u)·σ(−2u)·2u')", func(x, dy reg.VecVirtual) reg.VecVirtual { return f.times(f.geluTanhSlope(x), dy) }},
+		{"siluGrad", "dy·σ(x)·(1+x·σ(−x))", func(x reg.VecVirtual, dy operand.Mem) reg.VecVirtual { return f.times(f.siluSlope(x), dy) }},
+		{"geluGrad", "dy·(Φ(x)+x·φ(x))", func(x reg.VecVirtual, dy operand.Mem) reg.VecVirtual { return f.times(f.geluSlope(x), dy) }},
+		{"geluTanhGrad", "dy·(σ(2u)+x·σ(2u)·σ(−2u)·2u')", func(x reg.VecVirtual, dy operand.Mem) reg.VecVirtual { return f.times(f.geluTanhSlope(x), dy) }},
 	} {
 		f.binary(m.name, m.doc, m.of)
 	}
@@ -58,7 +59,7 @@ func functions(a *isa.Asm) {
 func (f *formula) andSlope(name, doc string, of func(x reg.VecVirtual) (y, slope reg.VecVirtual)) {
 	f.Kernel(name, "func(x, y *float32, n int)", "computes y = "+doc+", and replaces x by the slope there. n is a multiple of 16.")
 	x, y := f.Gp("x"), f.Gp("y")
-	f.Blocks(f.Gp("n"), func(off reg.GPVirtual, d int) {
+	f.LongBlocks(f.Gp("n"), func(off reg.GPVirtual, d int) {
 		v := f.Vec()
 		f.Move(isa.Offset(x, off, d), v)
 		value, slope := of(v)
@@ -85,18 +86,17 @@ func (f *formula) mapped(of func(x reg.VecVirtual) reg.VecVirtual) {
 }
 
 // binary emits a gradient, from what its function saved.
-func (f *formula) binary(name, doc string, of func(saved, dy reg.VecVirtual) reg.VecVirtual) {
+func (f *formula) binary(name, doc string, of func(saved reg.VecVirtual, dy operand.Mem) reg.VecVirtual) {
 	f.Kernel(name, "func(saved, dy, dx *float32, n int)", "computes dx = "+doc+". n is a multiple of 16.")
 	f.zipped(of)
 }
 
-func (f *formula) zipped(of func(saved, dy reg.VecVirtual) reg.VecVirtual) {
+func (f *formula) zipped(of func(saved reg.VecVirtual, dy operand.Mem) reg.VecVirtual) {
 	saved, dy, dx := f.Gp("saved"), f.Gp("dy"), f.Gp("dx")
-	f.Blocks(f.Gp("n"), func(off reg.GPVirtual, d int) {
-		v, g := f.Vec(), f.Vec()
+	f.LongBlocks(f.Gp("n"), func(off reg.GPVirtual, d int) {
+		v := f.Vec()
 		f.Move(isa.Offset(saved, off, d), v)
-		f.Move(isa.Offset(dy, off, d), g)
-		f.Move(of(v, g), isa.Offset(dx, off, d))
+		f.Move(of(v, isa.Offset(dy, off, d)), isa.Offset(dx, off, d))
 	})
 	f.Ret()
 }
@@ -241,8 +241,9 @@ func (f *formula) softplus() {
 
 	f.Kernel("softplusGrad", "func(saved, dy, dx *float32, n int, beta, threshold float32)", "computes dx = dy·σ(beta·x), or dy where beta·x > threshold. n is a multiple of 16.")
 	beta, threshold = f.Splat("beta"), f.Splat("threshold")
-	f.zipped(func(x, dy reg.VecVirtual) reg.VecVirtual {
+	f.zipped(func(x reg.VecVirtual, from operand.Mem) reg.VecVirtual {
 		t := f.times(x, beta)
+		dy := f.loaded(from)
 		return f.Above(t, threshold, dy, f.times(f.sigmoid(t), dy))
 	})
 }
@@ -257,7 +258,10 @@ func (f *formula) clipped() {
 	f.Kernel("leakyReLUGrad", "func(saved, dy, dx *float32, n int, slope float32)", "computes dx = dy where x > 0, else slope·dy. n is a multiple of 16.")
 	slope, zero = f.Splat("slope"), f.Vec()
 	f.Zero(zero)
-	f.zipped(func(x, dy reg.VecVirtual) reg.VecVirtual { return f.Above(x, zero, dy, f.times(dy, slope)) })
+	f.zipped(func(x reg.VecVirtual, from operand.Mem) reg.VecVirtual {
+		dy := f.loaded(from)
+		return f.Above(x, zero, dy, f.times(dy, slope))
+	})
 
 	f.Kernel("relu6", "func(x, y *float32, n int)", "computes y = min(max(x, 0), 6), NaN staying NaN. n is a multiple of 16.")
 	zero, six := f.Vec(), f.load(6)
@@ -271,7 +275,7 @@ func (f *formula) clipped() {
 	f.Kernel("relu6Grad", "func(saved, dy, dx *float32, n int)", "computes dx = 0 where y ≤ 0 or y ≥ 6, else dy. n is a multiple of 16.")
 	zero, six = f.Vec(), f.load(6)
 	f.Zero(zero)
-	f.zipped(func(y, dy reg.VecVirtual) reg.VecVirtual {
-		return f.AtLeast(y, six, zero, f.AtLeast(zero, y, zero, dy))
+	f.zipped(func(y reg.VecVirtual, from operand.Mem) reg.VecVirtual {
+		return f.AtLeast(y, six, zero, f.AtLeast(zero, y, zero, f.loaded(from)))
 	})
 }
