@@ -20,6 +20,7 @@ func (e *executor) Step(i int, c *plan.Call) {
 }
 
 func (e *executor) Stats() (plan.Stats, error) {
+	e.mem.Arena.Ran()
 	defer e.mem.Arena.Running.Store(false)
 	if e.stats == nil { // a plan without a loss
 		return plan.Stats{}, e.mem.TakeFault()

@@ -8,6 +8,6 @@
 // through float32 copies of whole tensors. Each way rounds once, like
 // hardware that multiplies in half precision and accumulates in float32.
 //
-// It imports core/base/shm, core/tensor and, of core/engine, graph, op, plan and kernel. Start
+// It imports core/base/pages and core/base/shm, core/tensor and, of core/engine, graph, op, plan and kernel. Start
 // with bind.go.
 package bind

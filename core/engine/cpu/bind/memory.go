@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
 
@@ -11,6 +12,21 @@ import (
 type Arena struct {
 	Data    []byte // activations, and scratch of the steps where they leave room
 	Running atomic.Bool
+	runs    int // that have ended, up to joinAfter
+}
+
+// joinAfter is how many runs show that there will be many, so that huge pages are worth their time. The first step of
+// a job, which a user waits for, is not among them, and before the second one a rank gives back what getting ready took.
+const joinAfter = 2
+
+// Ran says that a run has ended.
+func (a *Arena) Ran() {
+	if a.runs == joinAfter {
+		return
+	}
+	if a.runs++; a.runs == joinAfter {
+		go pages.Join(a.Data)
+	}
 }
 
 // fault is the first index of a batch that is out of range; limit 0 for none.
