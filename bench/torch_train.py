@@ -80,7 +80,7 @@ def resnet18(nn):
 # all others are named as in torch.nn but for capitals and underscores.
 LAYERS = {
     "conv2d": ("LazyConv2d", ["out_channels", "kernel_size"]), "linear": ("LazyLinear", ["out_features"]),
-    "batchnorm1d": ("LazyBatchNorm1d", []), "batchnorm2d": ("LazyBatchNorm2d", []), "groupnorm": ("GroupNorm", ["num_groups", "num_channels"]),
+    "batchnorm1d": ("LazyBatchNorm1d", []), "batchnorm2d": ("LazyBatchNorm2d", []),
 }
 
 
@@ -96,12 +96,24 @@ def network(nn, layers):
         def forward(self, x):
             return self.body(x) + self.shortcut(x)
 
+    class LazyGroupNorm(nn.Module):  # torch.nn has none
+        def __init__(self, num_groups, num_channels=None, **rest):
+            super().__init__()
+            self.arguments, self.norm = dict(rest, num_groups=num_groups), None
+
+        def forward(self, x):
+            if self.norm is None:
+                self.norm = nn.GroupNorm(num_channels=x.shape[1], **self.arguments)
+            return self.norm(x)
+
     def module(layer):
         arguments = {k: tuple(v) if isinstance(v, list) else v for k, v in layer.items() if k not in ("type", "name")}
         if layer["type"] == "sequential":
             return network(nn, layer["layers"])
         if layer["type"] == "residual":
             return Residual(network(nn, layer["layers"]), network(nn, layer.get("shortcut", [])))
+        if layer["type"] == "groupnorm":
+            return LazyGroupNorm(**arguments)
         name, positional = LAYERS.get(layer["type"]) or (modules[layer["type"].replace("_", "")], [])
         return getattr(nn, name)(*[arguments.pop(k) for k in positional], **arguments)
     return nn.Sequential(*map(module, layers))
