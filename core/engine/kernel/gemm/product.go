@@ -87,6 +87,7 @@ const (
 	deepest  = 512     // of k, across; longer sums in one register round visibly worse
 	shallow  = 16      // of k, across: transposing a tile's sums takes longer than so many products; apart need not
 	packFrom = 128     // rows of C from which it pays to pack B
+	packWide = 8       // panels of B from which it pays to pack an A that lies as if packed, but does not stay in L1
 )
 
 // run takes the form that suits how the matrices lie. With k along the rows of
@@ -359,7 +360,7 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 	if p.add || p.startAtBias || l > 0 {
 		t.add = 1
 	}
-	inPlace := p.a.row == 1 && p.alpha == 1
+	inPlace := p.a.row == 1 && p.alpha == 1 && (n < packWide*p.cols || stays(k, p.a.col))
 	if !inPlace {
 		p.packA(i, l, m, k, height, packedA)
 	}
@@ -386,6 +387,17 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 			runAlong(p.Lanes, rows, vectors, &t)
 		}
 	}
+}
+
+// stays reports whether a line of each of k rows so many elements apart stays in the L1 cache: rows 512 elements apart share
+// two of its sets.
+func stays(k, stride int) bool {
+	const line, sets, ways = 64 / 4, 64, 8
+	apart := 1
+	if lines := stride / line; stride%line == 0 {
+		apart = min(sets, lines&-lines) // the largest power of two in lines
+	}
+	return k <= sets/apart*ways
 }
 
 // packA is the packing of A's block.

@@ -213,3 +213,33 @@ func TestMulPackedHasTheBitsOfGemm(t *testing.T) {
 		}
 	})
 }
+
+// A matrix that lies as if packed is packed where its rows share few sets of the L1 cache, and not where they do not; either way the
+// sums are those of its transpose.
+func TestColumnsPackedOrNotHaveTheSameBits(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		const n, k = 300, 70
+		for _, c := range []struct {
+			m     int
+			stays bool
+		}{{512, false}, {256, false}, {384, false}, {96, true}, {130, true}} {
+			if stays(k, c.m) != c.stays {
+				t.Errorf("%d rows %d elements apart stay in L1: %v", k, c.m, !c.stays)
+			}
+			a, b := kerneltest.Random[float32](1, k*c.m), kerneltest.Random[float32](2, k*n)
+			turned := make([]float32, len(a))
+			for i := range c.m {
+				for l := range k {
+					turned[i*k+l] = a[l*c.m+i]
+				}
+			}
+			got, want := make([]float32, c.m*n), make([]float32, c.m*n)
+			scratch := kerneltest.Poisoned[float32](GemmScratch(c.m, n, k))
+			Gemm(true, false, c.m, n, k, 1, a, c.m, b, n, 0, got, n, scratch)
+			Gemm(false, false, c.m, n, k, 1, turned, k, b, n, 0, want, n, scratch)
+			if !slices.Equal(got, want) {
+				t.Errorf("%d rows of A: other bits than its transpose", c.m)
+			}
+		}
+	})
+}
