@@ -27,8 +27,8 @@ func Join(mem []byte) {
 	skip := int(-uintptr(unsafe.Pointer(unsafe.SliceData(mem))) & (hugePage - 1))
 	mem = mem[min(skip, len(mem)):]
 	for ; len(mem) >= hugePage; mem = mem[hugePage:] {
-		if unix.Madvise(mem[:hugePage], unix.MADV_COLLAPSE) == unix.EINVAL {
-			return // no other piece would do
+		if err := unix.Madvise(mem[:hugePage], unix.MADV_COLLAPSE); err == unix.EINVAL || err == unix.ENOMEM {
+			return // the kernel cannot, or would search for free memory again for every piece
 		}
 	}
 }
