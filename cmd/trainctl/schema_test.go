@@ -33,10 +33,10 @@ func asJSON(t *testing.T, v any) any {
 func validator(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("trainctl.json", asJSON(t, config.Schema(builtins.Infos()...))); err != nil {
+	if err := c.AddResource("memory:///trainctl.json", asJSON(t, config.Schema(builtins.Infos()...))); err != nil {
 		t.Fatal(err)
 	}
-	s, err := c.Compile("trainctl.json")
+	s, err := c.Compile("memory:///trainctl.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -223,7 +223,8 @@ func (d *Dump) frame(line string) bool {
 }
 
 func (s *stack) add(function, place string) {
-	place, _, _ = strings.Cut(place, " ")
+	place, _, _ = strings.Cut(place, " +0x") // a path may have spaces
+	place, _, _ = strings.Cut(place, " fp=0x")
 	text := trim(function) + " at " + trimPlace(function, place)
 	if len(s.all) < maxFrames {
 		s.all = append(s.all, text)

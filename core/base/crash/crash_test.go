@@ -77,6 +77,19 @@ func TestPlaceIsThatOfOurs(t *testing.T) {
 	}
 }
 
+// A source's folder may have spaces in its name.
+func TestPlaceWithSpaces(t *testing.T) {
+	for _, end := range []string{"", " +0x2f", " fp=0xc0000b2 sp=0xc0000a1 pc=0x47", " +0x2f fp=0xc0000b2 sp=0xc0000a1 pc=0x47"} {
+		var d Dump
+		for _, line := range []string{"panic: boom", "", "goroutine 1 [running]:", "main.main()", "\t/home/ann/my work/main.go:9" + end} {
+			d.Take(line)
+		}
+		if r := d.Report(); r == nil || len(r.Frames) != 1 || !strings.HasSuffix(r.Frames[0], "main.go:9") {
+			t.Errorf("%q: %+v", end, r)
+		}
+	}
+}
+
 // What a process prints before and during its crash is not part of it.
 func TestOrdinaryLines(t *testing.T) {
 	var d Dump
