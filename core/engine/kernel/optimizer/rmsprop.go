@@ -42,7 +42,7 @@ func RMSpropUpdate[T kernel.Float](p, g, square, buf, mean []T, r RMSprop) {
 		}
 		d /= sqrt(v) + eps
 		if buf != nil {
-			buf[i] = T(momentum*buf[i]) + d
+			buf[i] = settled(T(momentum*buf[i]) + d)
 			d = buf[i]
 		}
 		p[i] = w - T(rate*d)

@@ -110,6 +110,51 @@ func TestFirstMomentum(t *testing.T) {
 	}
 }
 
+// Momentum of weights whose gradients stay zero ends at zero, and is never subnormal on the way. The weights are
+// those of PyTorch's formula, which keeps the digits.
+func TestMomentumSettles(t *testing.T) {
+	updates := map[string]func(p, g, momentum, square []float32){
+		"SGD":      func(p, g, m, _ []float32) { SGDUpdate(p, g, m, 0.1, 0.9, 0, 0, false, false, false) },
+		"Nesterov": func(p, g, m, _ []float32) { SGDUpdate(p, g, m, 0.1, 0.9, 0, 0, true, false, false) },
+		"Adam": func(p, g, m, v []float32) {
+			AdamUpdate(p, g, m, v, nil, 0.1, 0.9, 0.999, 1e-8, 0, 1000, false, false)
+		},
+		"Adam, mostly of the last gradient": func(p, g, m, v []float32) {
+			AdamUpdate(p, g, m, v, nil, 0.1, 0.4, 0.999, 1e-8, 0, 1000, false, false)
+		},
+		"RMSprop": func(p, g, m, v []float32) {
+			RMSpropUpdate(p, g, v, m, nil, RMSprop{LR: 0.1, Alpha: 0.99, Eps: 1e-8, Momentum: 0.9})
+		},
+	}
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for name, update := range updates {
+			const n = 37 // vectors and a rest
+			p, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+			for i := range m {
+				p[i], m[i], v[i] = 1, float32(i-n/2)*0x1p-126, 1
+			}
+			sum := make([]float64, n)
+			for range 60 {
+				update(p, g, m, v)
+				for i, x := range m {
+					sum[i] += math.Abs(float64(x))
+					if x != 0 && math.Abs(float64(x)) < 0x1p-126 {
+						t.Fatalf("%s: momentum of element %d is %v, which is subnormal", name, i, x)
+					}
+				}
+			}
+			for i, x := range m {
+				if x != 0 || p[i] != 1 {
+					t.Errorf("%s: element %d: momentum %v, weight %v, want 0 and 1", name, i, x, p[i])
+				}
+			}
+			if sum[0] == 0 {
+				t.Errorf("%s: normal momentum was lost as well", name)
+			}
+		}
+	})
+}
+
 func BenchmarkUpdate(b *testing.B) {
 	const n = 1 << 15
 	x, y, z, v := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), kerneltest.Random[float32](3, n), make([]float32, n)

@@ -11,12 +11,12 @@ func vecSGD(p *float32, grad *float32, lr float32, weightDecay float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecSGDMomentum computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
+// vecSGDMomentum computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·buf. n is a multiple of 16.
 func vecSGDMomentum(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int) {
 	kernel.NoVectors()
 }
 
-// vecSGDNesterov computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+// vecSGDNesterov computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·(d + momentum·buf). n is a multiple of 16.
 func vecSGDNesterov(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int) {
 	kernel.NoVectors()
 }

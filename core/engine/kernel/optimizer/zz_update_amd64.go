@@ -7,12 +7,12 @@ package optimizer
 //go:noescape
 func sgdAVX2(p *float32, grad *float32, lr float32, weightDecay float32, n int)
 
-// sgdMomentumAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
+// sgdMomentumAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·buf. n is a multiple of 16.
 //
 //go:noescape
 func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 
-// sgdNesterovAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+// sgdNesterovAVX2 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·(d + momentum·buf). n is a multiple of 16.
 //
 //go:noescape
 func sgdNesterovAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
@@ -57,12 +57,12 @@ func averageAVX2(mean *float32, p *float32, share float32, n int)
 //go:noescape
 func sgdAVX512(p *float32, grad *float32, lr float32, weightDecay float32, n int)
 
-// sgdMomentumAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
+// sgdMomentumAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·buf. n is a multiple of 16.
 //
 //go:noescape
 func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 
-// sgdNesterovAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+// sgdNesterovAVX512 computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·(d + momentum·buf). n is a multiple of 16.
 //
 //go:noescape
 func sgdNesterovAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)

@@ -37,6 +37,56 @@ done:
 	VZEROUPPER
 	RET
 
+DATA sgdConstantsAVX2<>+0(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+4(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+8(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+12(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+16(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+20(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+24(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+28(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+32(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+36(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+40(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+44(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+48(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+52(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+56(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+60(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX2<>+64(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+68(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+72(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+76(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+80(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+84(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+88(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+92(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+96(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+100(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+104(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+108(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+112(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+116(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+120(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+124(SB)/4, $0x80000000
+DATA sgdConstantsAVX2<>+128(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+132(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+136(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+140(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+144(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+148(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+152(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+156(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+160(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+164(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+168(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+172(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+176(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+180(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+184(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+188(SB)/4, $0x00800000
+GLOBL sgdConstantsAVX2<>(SB), RODATA|NOPTR, $192
+
 // func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 // Requires: AVX, AVX2, SSE
 TEXT ·sgdMomentumAVX2(SB), NOSPLIT, $0-48
@@ -56,30 +106,40 @@ TEXT ·sgdMomentumAVX2(SB), NOSPLIT, $0-48
 	SHLQ         $0x02, BX
 
 loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Y6
-	VMULPS  Y6, Y3, Y4
-	VADDPS  (CX)(SI*1), Y4, Y4
-	VMULPS  Y2, Y4, Y5
-	VMULPS  (DX)(SI*1), Y1, Y4
-	VADDPS  Y5, Y4, Y4
-	VMOVUPS Y4, (DX)(SI*1)
-	VMULPS  Y0, Y4, Y4
-	VSUBPS  Y4, Y6, Y6
-	VMOVUPS Y6, (AX)(SI*1)
-	VMOVUPS 32(AX)(SI*1), Y6
-	VMULPS  Y6, Y3, Y4
-	VADDPS  32(CX)(SI*1), Y4, Y4
-	VMULPS  Y2, Y4, Y5
-	VMULPS  32(DX)(SI*1), Y1, Y4
-	VADDPS  Y5, Y4, Y4
-	VMOVUPS Y4, 32(DX)(SI*1)
-	VMULPS  Y0, Y4, Y4
-	VSUBPS  Y4, Y6, Y6
-	VMOVUPS Y6, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ      SI, BX
+	JGE       done
+	VMOVUPS   (AX)(SI*1), Y6
+	VMULPS    Y6, Y3, Y4
+	VADDPS    (CX)(SI*1), Y4, Y4
+	VMULPS    Y2, Y4, Y5
+	VMULPS    (DX)(SI*1), Y1, Y4
+	VADDPS    Y5, Y4, Y4
+	VANDPS    sgdConstantsAVX2<>+0(SB), Y4, Y5
+	VANDPS    sgdConstantsAVX2<>+64(SB), Y4, Y7
+	VMOVUPS   sgdConstantsAVX2<>+128(SB), Y8
+	VCMPPS    $0x1e, Y5, Y8, Y5
+	VBLENDVPS Y5, Y7, Y4, Y4
+	VMOVUPS   Y4, (DX)(SI*1)
+	VMULPS    Y0, Y4, Y4
+	VSUBPS    Y4, Y6, Y6
+	VMOVUPS   Y6, (AX)(SI*1)
+	VMOVUPS   32(AX)(SI*1), Y6
+	VMULPS    Y6, Y3, Y4
+	VADDPS    32(CX)(SI*1), Y4, Y4
+	VMULPS    Y2, Y4, Y5
+	VMULPS    32(DX)(SI*1), Y1, Y4
+	VADDPS    Y5, Y4, Y4
+	VANDPS    sgdConstantsAVX2<>+0(SB), Y4, Y5
+	VANDPS    sgdConstantsAVX2<>+64(SB), Y4, Y7
+	VMOVUPS   sgdConstantsAVX2<>+128(SB), Y8
+	VCMPPS    $0x1e, Y5, Y8, Y5
+	VBLENDVPS Y5, Y7, Y4, Y4
+	VMOVUPS   Y4, 32(DX)(SI*1)
+	VMULPS    Y0, Y4, Y4
+	VSUBPS    Y4, Y6, Y6
+	VMOVUPS   Y6, 32(AX)(SI*1)
+	ADDQ      $0x40, SI
+	JMP       loop
 
 done:
 	VZEROUPPER
@@ -104,38 +164,98 @@ TEXT ·sgdNesterovAVX2(SB), NOSPLIT, $0-48
 	SHLQ         $0x02, BX
 
 loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Y6
-	VMULPS  Y6, Y3, Y7
-	VADDPS  (CX)(SI*1), Y7, Y7
-	VMULPS  Y2, Y7, Y5
-	VMULPS  (DX)(SI*1), Y1, Y4
-	VADDPS  Y5, Y4, Y4
-	VMOVUPS Y4, (DX)(SI*1)
-	VMULPS  Y1, Y4, Y4
-	VADDPS  Y4, Y7, Y4
-	VMULPS  Y0, Y4, Y4
-	VSUBPS  Y4, Y6, Y6
-	VMOVUPS Y6, (AX)(SI*1)
-	VMOVUPS 32(AX)(SI*1), Y6
-	VMULPS  Y6, Y3, Y7
-	VADDPS  32(CX)(SI*1), Y7, Y7
-	VMULPS  Y2, Y7, Y5
-	VMULPS  32(DX)(SI*1), Y1, Y4
-	VADDPS  Y5, Y4, Y4
-	VMOVUPS Y4, 32(DX)(SI*1)
-	VMULPS  Y1, Y4, Y4
-	VADDPS  Y4, Y7, Y4
-	VMULPS  Y0, Y4, Y4
-	VSUBPS  Y4, Y6, Y6
-	VMOVUPS Y6, 32(AX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ      SI, BX
+	JGE       done
+	VMOVUPS   (AX)(SI*1), Y6
+	VMULPS    Y6, Y3, Y7
+	VADDPS    (CX)(SI*1), Y7, Y7
+	VMULPS    Y2, Y7, Y5
+	VMULPS    (DX)(SI*1), Y1, Y4
+	VADDPS    Y5, Y4, Y4
+	VANDPS    sgdConstantsAVX2<>+0(SB), Y4, Y5
+	VANDPS    sgdConstantsAVX2<>+64(SB), Y4, Y8
+	VMOVUPS   sgdConstantsAVX2<>+128(SB), Y9
+	VCMPPS    $0x1e, Y5, Y9, Y5
+	VBLENDVPS Y5, Y8, Y4, Y4
+	VMOVUPS   Y4, (DX)(SI*1)
+	VMULPS    Y1, Y4, Y4
+	VADDPS    Y4, Y7, Y4
+	VMULPS    Y0, Y4, Y4
+	VSUBPS    Y4, Y6, Y6
+	VMOVUPS   Y6, (AX)(SI*1)
+	VMOVUPS   32(AX)(SI*1), Y6
+	VMULPS    Y6, Y3, Y7
+	VADDPS    32(CX)(SI*1), Y7, Y7
+	VMULPS    Y2, Y7, Y5
+	VMULPS    32(DX)(SI*1), Y1, Y4
+	VADDPS    Y5, Y4, Y4
+	VANDPS    sgdConstantsAVX2<>+0(SB), Y4, Y5
+	VANDPS    sgdConstantsAVX2<>+64(SB), Y4, Y8
+	VMOVUPS   sgdConstantsAVX2<>+128(SB), Y9
+	VCMPPS    $0x1e, Y5, Y9, Y5
+	VBLENDVPS Y5, Y8, Y4, Y4
+	VMOVUPS   Y4, 32(DX)(SI*1)
+	VMULPS    Y1, Y4, Y4
+	VADDPS    Y4, Y7, Y4
+	VMULPS    Y0, Y4, Y4
+	VSUBPS    Y4, Y6, Y6
+	VMOVUPS   Y6, 32(AX)(SI*1)
+	ADDQ      $0x40, SI
+	JMP       loop
 
 done:
 	VZEROUPPER
 	RET
+
+DATA adamConstantsAVX2<>+0(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+4(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+8(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+12(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+16(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+20(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+24(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+28(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+32(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+36(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+40(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+44(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+48(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+52(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+56(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+60(SB)/4, $0x7fffffff
+DATA adamConstantsAVX2<>+64(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+68(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+72(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+76(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+80(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+84(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+88(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+92(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+96(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+100(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+104(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+108(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+112(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+116(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+120(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+124(SB)/4, $0x80000000
+DATA adamConstantsAVX2<>+128(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+132(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+136(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+140(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+144(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+148(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+152(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+156(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+160(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+164(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+168(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+172(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+176(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+180(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+184(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+188(SB)/4, $0x00800000
+GLOBL adamConstantsAVX2<>(SB), RODATA|NOPTR, $192
 
 // func adamAVX2(adamStep *adamStep)
 // Requires: AVX, AVX2
@@ -158,50 +278,60 @@ TEXT ·adamAVX2(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ    AX, DI
-	JGE     done
-	VMULPS  (CX)(AX*1), Y0, Y8
-	VMULPS  Y1, Y8, Y9
-	VADDPS  (DX)(AX*1), Y9, Y9
-	VMOVUPS (BX)(AX*1), Y11
-	VSUBPS  Y11, Y9, Y10
-	VMULPS  Y2, Y10, Y10
-	VADDPS  Y10, Y11, Y11
-	VMOVUPS Y11, (BX)(AX*1)
-	VMULPS  Y3, Y9, Y10
-	VMULPS  Y9, Y10, Y10
-	VMULPS  (SI)(AX*1), Y4, Y9
-	VADDPS  Y10, Y9, Y9
-	VMOVUPS Y9, (SI)(AX*1)
-	VSQRTPS Y9, Y9
-	VDIVPS  Y6, Y9, Y9
-	VADDPS  Y7, Y9, Y9
-	VMULPS  Y5, Y11, Y11
-	VDIVPS  Y9, Y11, Y11
-	VSUBPS  Y11, Y8, Y8
-	VMOVUPS Y8, (CX)(AX*1)
-	VMULPS  32(CX)(AX*1), Y0, Y8
-	VMULPS  Y1, Y8, Y9
-	VADDPS  32(DX)(AX*1), Y9, Y9
-	VMOVUPS 32(BX)(AX*1), Y11
-	VSUBPS  Y11, Y9, Y10
-	VMULPS  Y2, Y10, Y10
-	VADDPS  Y10, Y11, Y11
-	VMOVUPS Y11, 32(BX)(AX*1)
-	VMULPS  Y3, Y9, Y10
-	VMULPS  Y9, Y10, Y10
-	VMULPS  32(SI)(AX*1), Y4, Y9
-	VADDPS  Y10, Y9, Y9
-	VMOVUPS Y9, 32(SI)(AX*1)
-	VSQRTPS Y9, Y9
-	VDIVPS  Y6, Y9, Y9
-	VADDPS  Y7, Y9, Y9
-	VMULPS  Y5, Y11, Y11
-	VDIVPS  Y9, Y11, Y11
-	VSUBPS  Y11, Y8, Y8
-	VMOVUPS Y8, 32(CX)(AX*1)
-	ADDQ    $0x40, AX
-	JMP     loop
+	CMPQ      AX, DI
+	JGE       done
+	VMULPS    (CX)(AX*1), Y0, Y8
+	VMULPS    Y1, Y8, Y9
+	VADDPS    (DX)(AX*1), Y9, Y9
+	VMOVUPS   (BX)(AX*1), Y11
+	VSUBPS    Y11, Y9, Y10
+	VMULPS    Y2, Y10, Y10
+	VADDPS    Y10, Y11, Y11
+	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS    $0x1e, Y10, Y13, Y10
+	VBLENDVPS Y10, Y12, Y11, Y11
+	VMOVUPS   Y11, (BX)(AX*1)
+	VMULPS    Y3, Y9, Y10
+	VMULPS    Y9, Y10, Y10
+	VMULPS    (SI)(AX*1), Y4, Y9
+	VADDPS    Y10, Y9, Y9
+	VMOVUPS   Y9, (SI)(AX*1)
+	VSQRTPS   Y9, Y9
+	VDIVPS    Y6, Y9, Y9
+	VADDPS    Y7, Y9, Y9
+	VMULPS    Y5, Y11, Y11
+	VDIVPS    Y9, Y11, Y11
+	VSUBPS    Y11, Y8, Y8
+	VMOVUPS   Y8, (CX)(AX*1)
+	VMULPS    32(CX)(AX*1), Y0, Y8
+	VMULPS    Y1, Y8, Y9
+	VADDPS    32(DX)(AX*1), Y9, Y9
+	VMOVUPS   32(BX)(AX*1), Y11
+	VSUBPS    Y11, Y9, Y10
+	VMULPS    Y2, Y10, Y10
+	VADDPS    Y10, Y11, Y11
+	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS    $0x1e, Y10, Y13, Y10
+	VBLENDVPS Y10, Y12, Y11, Y11
+	VMOVUPS   Y11, 32(BX)(AX*1)
+	VMULPS    Y3, Y9, Y10
+	VMULPS    Y9, Y10, Y10
+	VMULPS    32(SI)(AX*1), Y4, Y9
+	VADDPS    Y10, Y9, Y9
+	VMOVUPS   Y9, 32(SI)(AX*1)
+	VSQRTPS   Y9, Y9
+	VDIVPS    Y6, Y9, Y9
+	VADDPS    Y7, Y9, Y9
+	VMULPS    Y5, Y11, Y11
+	VDIVPS    Y9, Y11, Y11
+	VSUBPS    Y11, Y8, Y8
+	VMOVUPS   Y8, 32(CX)(AX*1)
+	ADDQ      $0x40, AX
+	JMP       loop
 
 done:
 	VZEROUPPER
@@ -229,64 +359,124 @@ TEXT ·amsGradAVX2(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ    AX, DI
-	JGE     done
-	VMULPS  (CX)(AX*1), Y0, Y8
-	VMULPS  Y1, Y8, Y9
-	VADDPS  (DX)(AX*1), Y9, Y9
-	VMOVUPS (BX)(AX*1), Y11
-	VSUBPS  Y11, Y9, Y10
-	VMULPS  Y2, Y10, Y10
-	VADDPS  Y10, Y11, Y11
-	VMOVUPS Y11, (BX)(AX*1)
-	VMULPS  Y3, Y9, Y10
-	VMULPS  Y9, Y10, Y10
-	VMULPS  (SI)(AX*1), Y4, Y9
-	VADDPS  Y10, Y9, Y9
-	VMOVUPS Y9, (SI)(AX*1)
-	VMOVUPS (R8)(AX*1), Y10
-	VMAXPS  Y9, Y10, Y12
-	VMAXPS  Y10, Y9, Y9
-	VORPS   Y12, Y9, Y9
-	VMOVUPS Y9, (R8)(AX*1)
-	VSQRTPS Y9, Y9
-	VDIVPS  Y6, Y9, Y9
-	VADDPS  Y7, Y9, Y9
-	VMULPS  Y5, Y11, Y11
-	VDIVPS  Y9, Y11, Y11
-	VSUBPS  Y11, Y8, Y8
-	VMOVUPS Y8, (CX)(AX*1)
-	VMULPS  32(CX)(AX*1), Y0, Y8
-	VMULPS  Y1, Y8, Y9
-	VADDPS  32(DX)(AX*1), Y9, Y9
-	VMOVUPS 32(BX)(AX*1), Y11
-	VSUBPS  Y11, Y9, Y10
-	VMULPS  Y2, Y10, Y10
-	VADDPS  Y10, Y11, Y11
-	VMOVUPS Y11, 32(BX)(AX*1)
-	VMULPS  Y3, Y9, Y10
-	VMULPS  Y9, Y10, Y10
-	VMULPS  32(SI)(AX*1), Y4, Y9
-	VADDPS  Y10, Y9, Y9
-	VMOVUPS Y9, 32(SI)(AX*1)
-	VMOVUPS 32(R8)(AX*1), Y10
-	VMAXPS  Y9, Y10, Y12
-	VMAXPS  Y10, Y9, Y9
-	VORPS   Y12, Y9, Y9
-	VMOVUPS Y9, 32(R8)(AX*1)
-	VSQRTPS Y9, Y9
-	VDIVPS  Y6, Y9, Y9
-	VADDPS  Y7, Y9, Y9
-	VMULPS  Y5, Y11, Y11
-	VDIVPS  Y9, Y11, Y11
-	VSUBPS  Y11, Y8, Y8
-	VMOVUPS Y8, 32(CX)(AX*1)
-	ADDQ    $0x40, AX
-	JMP     loop
+	CMPQ      AX, DI
+	JGE       done
+	VMULPS    (CX)(AX*1), Y0, Y8
+	VMULPS    Y1, Y8, Y9
+	VADDPS    (DX)(AX*1), Y9, Y9
+	VMOVUPS   (BX)(AX*1), Y11
+	VSUBPS    Y11, Y9, Y10
+	VMULPS    Y2, Y10, Y10
+	VADDPS    Y10, Y11, Y11
+	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS    $0x1e, Y10, Y13, Y10
+	VBLENDVPS Y10, Y12, Y11, Y11
+	VMOVUPS   Y11, (BX)(AX*1)
+	VMULPS    Y3, Y9, Y10
+	VMULPS    Y9, Y10, Y10
+	VMULPS    (SI)(AX*1), Y4, Y9
+	VADDPS    Y10, Y9, Y9
+	VMOVUPS   Y9, (SI)(AX*1)
+	VMOVUPS   (R8)(AX*1), Y10
+	VMAXPS    Y9, Y10, Y12
+	VMAXPS    Y10, Y9, Y9
+	VORPS     Y12, Y9, Y9
+	VMOVUPS   Y9, (R8)(AX*1)
+	VSQRTPS   Y9, Y9
+	VDIVPS    Y6, Y9, Y9
+	VADDPS    Y7, Y9, Y9
+	VMULPS    Y5, Y11, Y11
+	VDIVPS    Y9, Y11, Y11
+	VSUBPS    Y11, Y8, Y8
+	VMOVUPS   Y8, (CX)(AX*1)
+	VMULPS    32(CX)(AX*1), Y0, Y8
+	VMULPS    Y1, Y8, Y9
+	VADDPS    32(DX)(AX*1), Y9, Y9
+	VMOVUPS   32(BX)(AX*1), Y11
+	VSUBPS    Y11, Y9, Y10
+	VMULPS    Y2, Y10, Y10
+	VADDPS    Y10, Y11, Y11
+	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS    $0x1e, Y10, Y13, Y10
+	VBLENDVPS Y10, Y12, Y11, Y11
+	VMOVUPS   Y11, 32(BX)(AX*1)
+	VMULPS    Y3, Y9, Y10
+	VMULPS    Y9, Y10, Y10
+	VMULPS    32(SI)(AX*1), Y4, Y9
+	VADDPS    Y10, Y9, Y9
+	VMOVUPS   Y9, 32(SI)(AX*1)
+	VMOVUPS   32(R8)(AX*1), Y10
+	VMAXPS    Y9, Y10, Y12
+	VMAXPS    Y10, Y9, Y9
+	VORPS     Y12, Y9, Y9
+	VMOVUPS   Y9, 32(R8)(AX*1)
+	VSQRTPS   Y9, Y9
+	VDIVPS    Y6, Y9, Y9
+	VADDPS    Y7, Y9, Y9
+	VMULPS    Y5, Y11, Y11
+	VDIVPS    Y9, Y11, Y11
+	VSUBPS    Y11, Y8, Y8
+	VMOVUPS   Y8, 32(CX)(AX*1)
+	ADDQ      $0x40, AX
+	JMP       loop
 
 done:
 	VZEROUPPER
 	RET
+
+DATA rmspropConstantsAVX2<>+0(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+4(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+8(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+12(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+16(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+20(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+24(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+28(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+32(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+36(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+40(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+44(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+48(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+52(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+56(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+60(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX2<>+64(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+68(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+72(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+76(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+80(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+84(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+88(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+92(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+96(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+100(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+104(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+108(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+112(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+116(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+120(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+124(SB)/4, $0x80000000
+DATA rmspropConstantsAVX2<>+128(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+132(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+136(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+140(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+144(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+148(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+152(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+156(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+160(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+164(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+168(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+172(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+176(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+180(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+184(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+188(SB)/4, $0x00800000
+GLOBL rmspropConstantsAVX2<>(SB), RODATA|NOPTR, $192
 
 // func rmspropAVX2(rmsStep *rmsStep)
 // Requires: AVX, AVX2
@@ -365,44 +555,54 @@ TEXT ·rmspropMomentumAVX2(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, AX
 
 loop:
-	CMPQ    DI, AX
-	JGE     done
-	VMOVUPS (CX)(DI*1), Y6
-	VMULPS  Y6, Y5, Y7
-	VADDPS  (DX)(DI*1), Y7, Y7
-	VMULPS  (BX)(DI*1), Y1, Y8
-	VMULPS  Y2, Y7, Y9
-	VMULPS  Y7, Y9, Y9
-	VADDPS  Y9, Y8, Y8
-	VMOVUPS Y8, (BX)(DI*1)
-	VSQRTPS Y8, Y8
-	VADDPS  Y3, Y8, Y8
-	VDIVPS  Y8, Y7, Y7
-	VMULPS  (SI)(DI*1), Y4, Y9
-	VADDPS  Y9, Y7, Y7
-	VMOVUPS Y7, (SI)(DI*1)
-	VMULPS  Y0, Y7, Y7
-	VSUBPS  Y7, Y6, Y6
-	VMOVUPS Y6, (CX)(DI*1)
-	VMOVUPS 32(CX)(DI*1), Y6
-	VMULPS  Y6, Y5, Y7
-	VADDPS  32(DX)(DI*1), Y7, Y7
-	VMULPS  32(BX)(DI*1), Y1, Y8
-	VMULPS  Y2, Y7, Y9
-	VMULPS  Y7, Y9, Y9
-	VADDPS  Y9, Y8, Y8
-	VMOVUPS Y8, 32(BX)(DI*1)
-	VSQRTPS Y8, Y8
-	VADDPS  Y3, Y8, Y8
-	VDIVPS  Y8, Y7, Y7
-	VMULPS  32(SI)(DI*1), Y4, Y9
-	VADDPS  Y9, Y7, Y7
-	VMOVUPS Y7, 32(SI)(DI*1)
-	VMULPS  Y0, Y7, Y7
-	VSUBPS  Y7, Y6, Y6
-	VMOVUPS Y6, 32(CX)(DI*1)
-	ADDQ    $0x40, DI
-	JMP     loop
+	CMPQ      DI, AX
+	JGE       done
+	VMOVUPS   (CX)(DI*1), Y6
+	VMULPS    Y6, Y5, Y7
+	VADDPS    (DX)(DI*1), Y7, Y7
+	VMULPS    (BX)(DI*1), Y1, Y8
+	VMULPS    Y2, Y7, Y9
+	VMULPS    Y7, Y9, Y9
+	VADDPS    Y9, Y8, Y8
+	VMOVUPS   Y8, (BX)(DI*1)
+	VSQRTPS   Y8, Y8
+	VADDPS    Y3, Y8, Y8
+	VDIVPS    Y8, Y7, Y7
+	VMULPS    (SI)(DI*1), Y4, Y9
+	VADDPS    Y9, Y7, Y7
+	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS    $0x1e, Y8, Y10, Y8
+	VBLENDVPS Y8, Y9, Y7, Y7
+	VMOVUPS   Y7, (SI)(DI*1)
+	VMULPS    Y0, Y7, Y7
+	VSUBPS    Y7, Y6, Y6
+	VMOVUPS   Y6, (CX)(DI*1)
+	VMOVUPS   32(CX)(DI*1), Y6
+	VMULPS    Y6, Y5, Y7
+	VADDPS    32(DX)(DI*1), Y7, Y7
+	VMULPS    32(BX)(DI*1), Y1, Y8
+	VMULPS    Y2, Y7, Y9
+	VMULPS    Y7, Y9, Y9
+	VADDPS    Y9, Y8, Y8
+	VMOVUPS   Y8, 32(BX)(DI*1)
+	VSQRTPS   Y8, Y8
+	VADDPS    Y3, Y8, Y8
+	VDIVPS    Y8, Y7, Y7
+	VMULPS    32(SI)(DI*1), Y4, Y9
+	VADDPS    Y9, Y7, Y7
+	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS    $0x1e, Y8, Y10, Y8
+	VBLENDVPS Y8, Y9, Y7, Y7
+	VMOVUPS   Y7, 32(SI)(DI*1)
+	VMULPS    Y0, Y7, Y7
+	VSUBPS    Y7, Y6, Y6
+	VMOVUPS   Y6, 32(CX)(DI*1)
+	ADDQ      $0x40, DI
+	JMP       loop
 
 done:
 	VZEROUPPER
@@ -499,58 +699,68 @@ TEXT ·rmspropCenteredMomentumAVX2(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, AX
 
 loop:
-	CMPQ    R8, AX
-	JGE     done
-	VMOVUPS (CX)(R8*1), Y6
-	VMULPS  Y6, Y5, Y7
-	VADDPS  (DX)(R8*1), Y7, Y7
-	VMULPS  (BX)(R8*1), Y1, Y8
-	VMULPS  Y2, Y7, Y9
-	VMULPS  Y7, Y9, Y9
-	VADDPS  Y9, Y8, Y8
-	VMOVUPS Y8, (BX)(R8*1)
-	VMOVUPS (DI)(R8*1), Y10
-	VSUBPS  Y10, Y7, Y9
-	VMULPS  Y2, Y9, Y9
-	VADDPS  Y9, Y10, Y10
-	VMOVUPS Y10, (DI)(R8*1)
-	VMULPS  Y10, Y10, Y10
-	VSUBPS  Y10, Y8, Y8
-	VSQRTPS Y8, Y8
-	VADDPS  Y3, Y8, Y8
-	VDIVPS  Y8, Y7, Y7
-	VMULPS  (SI)(R8*1), Y4, Y9
-	VADDPS  Y9, Y7, Y7
-	VMOVUPS Y7, (SI)(R8*1)
-	VMULPS  Y0, Y7, Y7
-	VSUBPS  Y7, Y6, Y6
-	VMOVUPS Y6, (CX)(R8*1)
-	VMOVUPS 32(CX)(R8*1), Y6
-	VMULPS  Y6, Y5, Y7
-	VADDPS  32(DX)(R8*1), Y7, Y7
-	VMULPS  32(BX)(R8*1), Y1, Y8
-	VMULPS  Y2, Y7, Y9
-	VMULPS  Y7, Y9, Y9
-	VADDPS  Y9, Y8, Y8
-	VMOVUPS Y8, 32(BX)(R8*1)
-	VMOVUPS 32(DI)(R8*1), Y10
-	VSUBPS  Y10, Y7, Y9
-	VMULPS  Y2, Y9, Y9
-	VADDPS  Y9, Y10, Y10
-	VMOVUPS Y10, 32(DI)(R8*1)
-	VMULPS  Y10, Y10, Y10
-	VSUBPS  Y10, Y8, Y8
-	VSQRTPS Y8, Y8
-	VADDPS  Y3, Y8, Y8
-	VDIVPS  Y8, Y7, Y7
-	VMULPS  32(SI)(R8*1), Y4, Y9
-	VADDPS  Y9, Y7, Y7
-	VMOVUPS Y7, 32(SI)(R8*1)
-	VMULPS  Y0, Y7, Y7
-	VSUBPS  Y7, Y6, Y6
-	VMOVUPS Y6, 32(CX)(R8*1)
-	ADDQ    $0x40, R8
-	JMP     loop
+	CMPQ      R8, AX
+	JGE       done
+	VMOVUPS   (CX)(R8*1), Y6
+	VMULPS    Y6, Y5, Y7
+	VADDPS    (DX)(R8*1), Y7, Y7
+	VMULPS    (BX)(R8*1), Y1, Y8
+	VMULPS    Y2, Y7, Y9
+	VMULPS    Y7, Y9, Y9
+	VADDPS    Y9, Y8, Y8
+	VMOVUPS   Y8, (BX)(R8*1)
+	VMOVUPS   (DI)(R8*1), Y10
+	VSUBPS    Y10, Y7, Y9
+	VMULPS    Y2, Y9, Y9
+	VADDPS    Y9, Y10, Y10
+	VMOVUPS   Y10, (DI)(R8*1)
+	VMULPS    Y10, Y10, Y10
+	VSUBPS    Y10, Y8, Y8
+	VSQRTPS   Y8, Y8
+	VADDPS    Y3, Y8, Y8
+	VDIVPS    Y8, Y7, Y7
+	VMULPS    (SI)(R8*1), Y4, Y9
+	VADDPS    Y9, Y7, Y7
+	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS    $0x1e, Y8, Y10, Y8
+	VBLENDVPS Y8, Y9, Y7, Y7
+	VMOVUPS   Y7, (SI)(R8*1)
+	VMULPS    Y0, Y7, Y7
+	VSUBPS    Y7, Y6, Y6
+	VMOVUPS   Y6, (CX)(R8*1)
+	VMOVUPS   32(CX)(R8*1), Y6
+	VMULPS    Y6, Y5, Y7
+	VADDPS    32(DX)(R8*1), Y7, Y7
+	VMULPS    32(BX)(R8*1), Y1, Y8
+	VMULPS    Y2, Y7, Y9
+	VMULPS    Y7, Y9, Y9
+	VADDPS    Y9, Y8, Y8
+	VMOVUPS   Y8, 32(BX)(R8*1)
+	VMOVUPS   32(DI)(R8*1), Y10
+	VSUBPS    Y10, Y7, Y9
+	VMULPS    Y2, Y9, Y9
+	VADDPS    Y9, Y10, Y10
+	VMOVUPS   Y10, 32(DI)(R8*1)
+	VMULPS    Y10, Y10, Y10
+	VSUBPS    Y10, Y8, Y8
+	VSQRTPS   Y8, Y8
+	VADDPS    Y3, Y8, Y8
+	VDIVPS    Y8, Y7, Y7
+	VMULPS    32(SI)(R8*1), Y4, Y9
+	VADDPS    Y9, Y7, Y7
+	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS    $0x1e, Y8, Y10, Y8
+	VBLENDVPS Y8, Y9, Y7, Y7
+	VMOVUPS   Y7, 32(SI)(R8*1)
+	VMULPS    Y0, Y7, Y7
+	VSUBPS    Y7, Y6, Y6
+	VMOVUPS   Y6, 32(CX)(R8*1)
+	ADDQ      $0x40, R8
+	JMP       loop
 
 done:
 	VZEROUPPER
@@ -618,86 +828,196 @@ done:
 	VZEROUPPER
 	RET
 
+DATA sgdConstantsAVX512<>+0(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+4(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+8(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+12(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+16(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+20(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+24(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+28(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+32(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+36(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+40(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+44(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+48(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+52(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+56(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+60(SB)/4, $0x7fffffff
+DATA sgdConstantsAVX512<>+64(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+68(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+72(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+76(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+80(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+84(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+88(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+92(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+96(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+100(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+104(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+108(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+112(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+116(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+120(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+124(SB)/4, $0x80000000
+DATA sgdConstantsAVX512<>+128(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+132(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+136(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+140(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+144(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+148(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+152(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+156(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+160(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+164(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+168(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+172(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+176(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+180(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+184(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+188(SB)/4, $0x00800000
+GLOBL sgdConstantsAVX512<>(SB), RODATA|NOPTR, $192
+
 // func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·sgdMomentumAVX512(SB), NOSPLIT, $0-48
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         buf+16(FP), DX
 	VMOVSS       lr+24(FP), X0
 	VBROADCASTSS X0, Z0
-	VMOVSS       momentum+28(FP), X1
-	VBROADCASTSS X1, Z1
-	VMOVSS       undamped+32(FP), X2
+	VMOVSS       momentum+28(FP), X2
 	VBROADCASTSS X2, Z2
-	VMOVSS       weightDecay+36(FP), X3
+	VMOVSS       undamped+32(FP), X3
 	VBROADCASTSS X3, Z3
+	VMOVSS       weightDecay+36(FP), X4
+	VBROADCASTSS X4, Z4
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
 	SHLQ         $0x02, BX
 
 loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Z6
-	VMULPS  Z6, Z3, Z4
-	VADDPS  (CX)(SI*1), Z4, Z4
-	VMULPS  Z2, Z4, Z5
-	VMULPS  (DX)(SI*1), Z1, Z4
-	VADDPS  Z5, Z4, Z4
-	VMOVUPS Z4, (DX)(SI*1)
-	VMULPS  Z0, Z4, Z4
-	VSUBPS  Z4, Z6, Z6
-	VMOVUPS Z6, (AX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z7
+	VMULPS       Z7, Z4, Z5
+	VADDPS       (CX)(SI*1), Z5, Z5
+	VMULPS       Z3, Z5, Z6
+	VMULPS       (DX)(SI*1), Z2, Z5
+	VADDPS       Z6, Z5, Z5
+	VANDPS.BCST  sgdConstantsAVX512<>+0(SB), Z5, Z6
+	VANDPS.BCST  sgdConstantsAVX512<>+64(SB), Z5, Z8
+	VBROADCASTSS sgdConstantsAVX512<>+128(SB), Z9
+	VCMPPS       $0x1e, Z6, Z9, K1
+	VBLENDMPS    Z8, Z5, K1, Z1
+	VMOVUPS      Z1, (DX)(SI*1)
+	VMULPS       Z0, Z1, Z1
+	VSUBPS       Z1, Z7, Z7
+	VMOVUPS      Z7, (AX)(SI*1)
+	ADDQ         $0x40, SI
+	JMP          loop
 
 done:
 	VZEROUPPER
 	RET
 
 // func sgdNesterovAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
-// Requires: AVX, AVX512F, SSE
+// Requires: AVX, AVX512DQ, AVX512F, SSE
 TEXT ·sgdNesterovAVX512(SB), NOSPLIT, $0-48
 	MOVQ         p+0(FP), AX
 	MOVQ         grad+8(FP), CX
 	MOVQ         buf+16(FP), DX
 	VMOVSS       lr+24(FP), X0
 	VBROADCASTSS X0, Z0
-	VMOVSS       momentum+28(FP), X1
-	VBROADCASTSS X1, Z1
-	VMOVSS       undamped+32(FP), X2
+	VMOVSS       momentum+28(FP), X2
 	VBROADCASTSS X2, Z2
-	VMOVSS       weightDecay+36(FP), X3
+	VMOVSS       undamped+32(FP), X3
 	VBROADCASTSS X3, Z3
+	VMOVSS       weightDecay+36(FP), X4
+	VBROADCASTSS X4, Z4
 	MOVQ         n+40(FP), BX
 	XORQ         SI, SI
 	SHLQ         $0x02, BX
 
 loop:
-	CMPQ    SI, BX
-	JGE     done
-	VMOVUPS (AX)(SI*1), Z6
-	VMULPS  Z6, Z3, Z7
-	VADDPS  (CX)(SI*1), Z7, Z7
-	VMULPS  Z2, Z7, Z5
-	VMULPS  (DX)(SI*1), Z1, Z4
-	VADDPS  Z5, Z4, Z4
-	VMOVUPS Z4, (DX)(SI*1)
-	VMULPS  Z1, Z4, Z4
-	VADDPS  Z4, Z7, Z4
-	VMULPS  Z0, Z4, Z4
-	VSUBPS  Z4, Z6, Z6
-	VMOVUPS Z6, (AX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ         SI, BX
+	JGE          done
+	VMOVUPS      (AX)(SI*1), Z7
+	VMULPS       Z7, Z4, Z8
+	VADDPS       (CX)(SI*1), Z8, Z8
+	VMULPS       Z3, Z8, Z6
+	VMULPS       (DX)(SI*1), Z2, Z5
+	VADDPS       Z6, Z5, Z5
+	VANDPS.BCST  sgdConstantsAVX512<>+0(SB), Z5, Z6
+	VANDPS.BCST  sgdConstantsAVX512<>+64(SB), Z5, Z9
+	VBROADCASTSS sgdConstantsAVX512<>+128(SB), Z10
+	VCMPPS       $0x1e, Z6, Z10, K1
+	VBLENDMPS    Z9, Z5, K1, Z1
+	VMOVUPS      Z1, (DX)(SI*1)
+	VMULPS       Z2, Z1, Z1
+	VADDPS       Z1, Z8, Z1
+	VMULPS       Z0, Z1, Z1
+	VSUBPS       Z1, Z7, Z7
+	VMOVUPS      Z7, (AX)(SI*1)
+	ADDQ         $0x40, SI
+	JMP          loop
 
 done:
 	VZEROUPPER
 	RET
 
+DATA adamConstantsAVX512<>+0(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+4(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+8(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+12(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+16(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+20(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+24(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+28(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+32(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+36(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+40(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+44(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+48(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+52(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+56(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+60(SB)/4, $0x7fffffff
+DATA adamConstantsAVX512<>+64(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+68(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+72(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+76(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+80(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+84(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+88(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+92(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+96(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+100(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+104(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+108(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+112(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+116(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+120(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+124(SB)/4, $0x80000000
+DATA adamConstantsAVX512<>+128(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+132(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+136(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+140(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+144(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+148(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+152(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+156(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+160(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+164(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+168(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+172(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+176(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+180(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+184(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+188(SB)/4, $0x00800000
+GLOBL adamConstantsAVX512<>(SB), RODATA|NOPTR, $192
+
 // func adamAVX512(adamStep *adamStep)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·adamAVX512(SB), NOSPLIT, $0-8
 	MOVQ         adamStep+0(FP), AX
 	MOVQ         (AX), CX
@@ -717,30 +1037,35 @@ TEXT ·adamAVX512(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ    AX, DI
-	JGE     done
-	VMULPS  (CX)(AX*1), Z0, Z8
-	VMULPS  Z1, Z8, Z9
-	VADDPS  (DX)(AX*1), Z9, Z9
-	VMOVUPS (BX)(AX*1), Z11
-	VSUBPS  Z11, Z9, Z10
-	VMULPS  Z2, Z10, Z10
-	VADDPS  Z10, Z11, Z11
-	VMOVUPS Z11, (BX)(AX*1)
-	VMULPS  Z3, Z9, Z10
-	VMULPS  Z9, Z10, Z10
-	VMULPS  (SI)(AX*1), Z4, Z9
-	VADDPS  Z10, Z9, Z9
-	VMOVUPS Z9, (SI)(AX*1)
-	VSQRTPS Z9, Z9
-	VDIVPS  Z6, Z9, Z9
-	VADDPS  Z7, Z9, Z9
-	VMULPS  Z5, Z11, Z11
-	VDIVPS  Z9, Z11, Z11
-	VSUBPS  Z11, Z8, Z8
-	VMOVUPS Z8, (CX)(AX*1)
-	ADDQ    $0x40, AX
-	JMP     loop
+	CMPQ         AX, DI
+	JGE          done
+	VMULPS       (CX)(AX*1), Z0, Z8
+	VMULPS       Z1, Z8, Z9
+	VADDPS       (DX)(AX*1), Z9, Z9
+	VMOVUPS      (BX)(AX*1), Z11
+	VSUBPS       Z11, Z9, Z10
+	VMULPS       Z2, Z10, Z10
+	VADDPS       Z10, Z11, Z11
+	VANDPS.BCST  adamConstantsAVX512<>+0(SB), Z11, Z10
+	VANDPS.BCST  adamConstantsAVX512<>+64(SB), Z11, Z13
+	VBROADCASTSS adamConstantsAVX512<>+128(SB), Z14
+	VCMPPS       $0x1e, Z10, Z14, K1
+	VBLENDMPS    Z13, Z11, K1, Z12
+	VMOVUPS      Z12, (BX)(AX*1)
+	VMULPS       Z3, Z9, Z10
+	VMULPS       Z9, Z10, Z10
+	VMULPS       (SI)(AX*1), Z4, Z9
+	VADDPS       Z10, Z9, Z9
+	VMOVUPS      Z9, (SI)(AX*1)
+	VSQRTPS      Z9, Z9
+	VDIVPS       Z6, Z9, Z9
+	VADDPS       Z7, Z9, Z9
+	VMULPS       Z5, Z12, Z12
+	VDIVPS       Z9, Z12, Z12
+	VSUBPS       Z12, Z8, Z8
+	VMOVUPS      Z8, (CX)(AX*1)
+	ADDQ         $0x40, AX
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -768,39 +1093,94 @@ TEXT ·amsGradAVX512(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ    AX, DI
-	JGE     done
-	VMULPS  (CX)(AX*1), Z0, Z8
-	VMULPS  Z1, Z8, Z9
-	VADDPS  (DX)(AX*1), Z9, Z9
-	VMOVUPS (BX)(AX*1), Z11
-	VSUBPS  Z11, Z9, Z10
-	VMULPS  Z2, Z10, Z10
-	VADDPS  Z10, Z11, Z11
-	VMOVUPS Z11, (BX)(AX*1)
-	VMULPS  Z3, Z9, Z10
-	VMULPS  Z9, Z10, Z10
-	VMULPS  (SI)(AX*1), Z4, Z9
-	VADDPS  Z10, Z9, Z9
-	VMOVUPS Z9, (SI)(AX*1)
-	VMOVUPS (R8)(AX*1), Z10
-	VMAXPS  Z9, Z10, Z12
-	VMAXPS  Z10, Z9, Z9
-	VORPS   Z12, Z9, Z9
-	VMOVUPS Z9, (R8)(AX*1)
-	VSQRTPS Z9, Z9
-	VDIVPS  Z6, Z9, Z9
-	VADDPS  Z7, Z9, Z9
-	VMULPS  Z5, Z11, Z11
-	VDIVPS  Z9, Z11, Z11
-	VSUBPS  Z11, Z8, Z8
-	VMOVUPS Z8, (CX)(AX*1)
-	ADDQ    $0x40, AX
-	JMP     loop
+	CMPQ         AX, DI
+	JGE          done
+	VMULPS       (CX)(AX*1), Z0, Z8
+	VMULPS       Z1, Z8, Z9
+	VADDPS       (DX)(AX*1), Z9, Z9
+	VMOVUPS      (BX)(AX*1), Z11
+	VSUBPS       Z11, Z9, Z10
+	VMULPS       Z2, Z10, Z10
+	VADDPS       Z10, Z11, Z11
+	VANDPS.BCST  adamConstantsAVX512<>+0(SB), Z11, Z10
+	VANDPS.BCST  adamConstantsAVX512<>+64(SB), Z11, Z13
+	VBROADCASTSS adamConstantsAVX512<>+128(SB), Z14
+	VCMPPS       $0x1e, Z10, Z14, K1
+	VBLENDMPS    Z13, Z11, K1, Z12
+	VMOVUPS      Z12, (BX)(AX*1)
+	VMULPS       Z3, Z9, Z10
+	VMULPS       Z9, Z10, Z10
+	VMULPS       (SI)(AX*1), Z4, Z9
+	VADDPS       Z10, Z9, Z9
+	VMOVUPS      Z9, (SI)(AX*1)
+	VMOVUPS      (R8)(AX*1), Z10
+	VMAXPS       Z9, Z10, Z11
+	VMAXPS       Z10, Z9, Z9
+	VORPS        Z11, Z9, Z9
+	VMOVUPS      Z9, (R8)(AX*1)
+	VSQRTPS      Z9, Z9
+	VDIVPS       Z6, Z9, Z9
+	VADDPS       Z7, Z9, Z9
+	VMULPS       Z5, Z12, Z12
+	VDIVPS       Z9, Z12, Z12
+	VSUBPS       Z12, Z8, Z8
+	VMOVUPS      Z8, (CX)(AX*1)
+	ADDQ         $0x40, AX
+	JMP          loop
 
 done:
 	VZEROUPPER
 	RET
+
+DATA rmspropConstantsAVX512<>+0(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+4(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+8(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+12(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+16(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+20(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+24(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+28(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+32(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+36(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+40(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+44(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+48(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+52(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+56(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+60(SB)/4, $0x7fffffff
+DATA rmspropConstantsAVX512<>+64(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+68(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+72(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+76(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+80(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+84(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+88(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+92(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+96(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+100(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+104(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+108(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+112(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+116(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+120(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+124(SB)/4, $0x80000000
+DATA rmspropConstantsAVX512<>+128(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+132(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+136(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+140(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+144(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+148(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+152(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+156(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+160(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+164(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+168(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+172(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+176(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+180(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+184(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+188(SB)/4, $0x00800000
+GLOBL rmspropConstantsAVX512<>(SB), RODATA|NOPTR, $192
 
 // func rmspropAVX512(rmsStep *rmsStep)
 // Requires: AVX, AVX512F
@@ -846,7 +1226,7 @@ done:
 	RET
 
 // func rmspropMomentumAVX512(rmsStep *rmsStep)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·rmspropMomentumAVX512(SB), NOSPLIT, $0-8
 	MOVQ         rmsStep+0(FP), AX
 	MOVQ         (AX), CX
@@ -865,27 +1245,32 @@ TEXT ·rmspropMomentumAVX512(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, AX
 
 loop:
-	CMPQ    DI, AX
-	JGE     done
-	VMOVUPS (CX)(DI*1), Z6
-	VMULPS  Z6, Z5, Z7
-	VADDPS  (DX)(DI*1), Z7, Z7
-	VMULPS  (BX)(DI*1), Z1, Z8
-	VMULPS  Z2, Z7, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  Z9, Z8, Z8
-	VMOVUPS Z8, (BX)(DI*1)
-	VSQRTPS Z8, Z8
-	VADDPS  Z3, Z8, Z8
-	VDIVPS  Z8, Z7, Z7
-	VMULPS  (SI)(DI*1), Z4, Z9
-	VADDPS  Z9, Z7, Z7
-	VMOVUPS Z7, (SI)(DI*1)
-	VMULPS  Z0, Z7, Z7
-	VSUBPS  Z7, Z6, Z6
-	VMOVUPS Z6, (CX)(DI*1)
-	ADDQ    $0x40, DI
-	JMP     loop
+	CMPQ         DI, AX
+	JGE          done
+	VMOVUPS      (CX)(DI*1), Z6
+	VMULPS       Z6, Z5, Z7
+	VADDPS       (DX)(DI*1), Z7, Z7
+	VMULPS       (BX)(DI*1), Z1, Z8
+	VMULPS       Z2, Z7, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	VMOVUPS      Z8, (BX)(DI*1)
+	VSQRTPS      Z8, Z8
+	VADDPS       Z3, Z8, Z8
+	VDIVPS       Z8, Z7, Z7
+	VMULPS       (SI)(DI*1), Z4, Z9
+	VADDPS       Z9, Z7, Z7
+	VANDPS.BCST  rmspropConstantsAVX512<>+0(SB), Z7, Z8
+	VANDPS.BCST  rmspropConstantsAVX512<>+64(SB), Z7, Z9
+	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z11
+	VCMPPS       $0x1e, Z8, Z11, K1
+	VBLENDMPS    Z9, Z7, K1, Z10
+	VMOVUPS      Z10, (SI)(DI*1)
+	VMULPS       Z0, Z10, Z10
+	VSUBPS       Z10, Z6, Z6
+	VMOVUPS      Z6, (CX)(DI*1)
+	ADDQ         $0x40, DI
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -942,7 +1327,7 @@ done:
 	RET
 
 // func rmspropCenteredMomentumAVX512(rmsStep *rmsStep)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·rmspropCenteredMomentumAVX512(SB), NOSPLIT, $0-8
 	MOVQ         rmsStep+0(FP), AX
 	MOVQ         (AX), CX
@@ -961,34 +1346,39 @@ TEXT ·rmspropCenteredMomentumAVX512(SB), NOSPLIT, $0-8
 	SHLQ         $0x02, AX
 
 loop:
-	CMPQ    R8, AX
-	JGE     done
-	VMOVUPS (CX)(R8*1), Z6
-	VMULPS  Z6, Z5, Z7
-	VADDPS  (DX)(R8*1), Z7, Z7
-	VMULPS  (BX)(R8*1), Z1, Z8
-	VMULPS  Z2, Z7, Z9
-	VMULPS  Z7, Z9, Z9
-	VADDPS  Z9, Z8, Z8
-	VMOVUPS Z8, (BX)(R8*1)
-	VMOVUPS (DI)(R8*1), Z10
-	VSUBPS  Z10, Z7, Z9
-	VMULPS  Z2, Z9, Z9
-	VADDPS  Z9, Z10, Z10
-	VMOVUPS Z10, (DI)(R8*1)
-	VMULPS  Z10, Z10, Z10
-	VSUBPS  Z10, Z8, Z8
-	VSQRTPS Z8, Z8
-	VADDPS  Z3, Z8, Z8
-	VDIVPS  Z8, Z7, Z7
-	VMULPS  (SI)(R8*1), Z4, Z9
-	VADDPS  Z9, Z7, Z7
-	VMOVUPS Z7, (SI)(R8*1)
-	VMULPS  Z0, Z7, Z7
-	VSUBPS  Z7, Z6, Z6
-	VMOVUPS Z6, (CX)(R8*1)
-	ADDQ    $0x40, R8
-	JMP     loop
+	CMPQ         R8, AX
+	JGE          done
+	VMOVUPS      (CX)(R8*1), Z6
+	VMULPS       Z6, Z5, Z7
+	VADDPS       (DX)(R8*1), Z7, Z7
+	VMULPS       (BX)(R8*1), Z1, Z8
+	VMULPS       Z2, Z7, Z9
+	VMULPS       Z7, Z9, Z9
+	VADDPS       Z9, Z8, Z8
+	VMOVUPS      Z8, (BX)(R8*1)
+	VMOVUPS      (DI)(R8*1), Z10
+	VSUBPS       Z10, Z7, Z9
+	VMULPS       Z2, Z9, Z9
+	VADDPS       Z9, Z10, Z10
+	VMOVUPS      Z10, (DI)(R8*1)
+	VMULPS       Z10, Z10, Z10
+	VSUBPS       Z10, Z8, Z8
+	VSQRTPS      Z8, Z8
+	VADDPS       Z3, Z8, Z8
+	VDIVPS       Z8, Z7, Z7
+	VMULPS       (SI)(R8*1), Z4, Z9
+	VADDPS       Z9, Z7, Z7
+	VANDPS.BCST  rmspropConstantsAVX512<>+0(SB), Z7, Z8
+	VANDPS.BCST  rmspropConstantsAVX512<>+64(SB), Z7, Z9
+	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z10
+	VCMPPS       $0x1e, Z8, Z10, K1
+	VBLENDMPS    Z9, Z7, K1, Z11
+	VMOVUPS      Z11, (SI)(R8*1)
+	VMULPS       Z0, Z11, Z11
+	VSUBPS       Z11, Z6, Z6
+	VMOVUPS      Z6, (CX)(R8*1)
+	ADDQ         $0x40, R8
+	JMP          loop
 
 done:
 	VZEROUPPER

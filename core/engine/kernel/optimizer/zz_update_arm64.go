@@ -7,12 +7,12 @@ package optimizer
 //go:noescape
 func sgdNEON(p *float32, grad *float32, lr float32, weightDecay float32, n int)
 
-// sgdMomentumNEON computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·buf. n is a multiple of 16.
+// sgdMomentumNEON computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·buf. n is a multiple of 16.
 //
 //go:noescape
 func sgdMomentumNEON(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 
-// sgdNesterovNEON computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, p -= lr·(d + momentum·buf). n is a multiple of 16.
+// sgdNesterovNEON computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, p -= lr·(d + momentum·buf). n is a multiple of 16.
 //
 //go:noescape
 func sgdNesterovNEON(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)

@@ -2,6 +2,156 @@
 
 #include "textflag.h"
 
+DATA sgdConstantsNEON<>+0(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+4(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+8(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+12(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+16(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+20(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+24(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+28(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+32(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+36(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+40(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+44(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+48(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+52(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+56(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+60(SB)/4, $0x7fffffff
+DATA sgdConstantsNEON<>+64(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+68(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+72(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+76(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+80(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+84(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+88(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+92(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+96(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+100(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+104(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+108(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+112(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+116(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+120(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+124(SB)/4, $0x80000000
+DATA sgdConstantsNEON<>+128(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+132(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+136(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+140(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+144(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+148(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+152(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+156(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+160(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+164(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+168(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+172(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+176(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+180(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+184(SB)/4, $0x00800000
+DATA sgdConstantsNEON<>+188(SB)/4, $0x00800000
+GLOBL sgdConstantsNEON<>(SB), RODATA|NOPTR, $192
+
+DATA adamConstantsNEON<>+0(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+4(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+8(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+12(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+16(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+20(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+24(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+28(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+32(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+36(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+40(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+44(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+48(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+52(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+56(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+60(SB)/4, $0x7fffffff
+DATA adamConstantsNEON<>+64(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+68(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+72(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+76(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+80(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+84(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+88(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+92(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+96(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+100(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+104(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+108(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+112(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+116(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+120(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+124(SB)/4, $0x80000000
+DATA adamConstantsNEON<>+128(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+132(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+136(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+140(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+144(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+148(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+152(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+156(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+160(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+164(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+168(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+172(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+176(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+180(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+184(SB)/4, $0x00800000
+DATA adamConstantsNEON<>+188(SB)/4, $0x00800000
+GLOBL adamConstantsNEON<>(SB), RODATA|NOPTR, $192
+
+DATA rmspropConstantsNEON<>+0(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+4(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+8(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+12(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+16(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+20(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+24(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+28(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+32(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+36(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+40(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+44(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+48(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+52(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+56(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+60(SB)/4, $0x7fffffff
+DATA rmspropConstantsNEON<>+64(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+68(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+72(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+76(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+80(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+84(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+88(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+92(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+96(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+100(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+104(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+108(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+112(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+116(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+120(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+124(SB)/4, $0x80000000
+DATA rmspropConstantsNEON<>+128(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+132(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+136(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+140(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+144(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+148(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+152(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+156(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+160(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+164(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+168(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+172(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+176(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+180(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+184(SB)/4, $0x00800000
+DATA rmspropConstantsNEON<>+188(SB)/4, $0x00800000
+GLOBL rmspropConstantsNEON<>(SB), RODATA|NOPTR, $192
+
 // func sgdNEON(p *float32, grad *float32, lr float32, weightDecay float32, n int)
 TEXT ·sgdNEON(SB), NOSPLIT, $0-32
 	MOVD	p+0(FP), R5
@@ -47,400 +197,500 @@ done:
 
 // func sgdMomentumNEON(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
 TEXT ·sgdMomentumNEON(SB), NOSPLIT, $0-48
-	MOVD	p+0(FP), R7
-	MOVD	grad+8(FP), R6
-	MOVD	buf+16(FP), R5
+	MOVD	$sgdConstantsNEON<>(SB), R0
+	MOVD	p+0(FP), R8
+	MOVD	grad+8(FP), R7
+	MOVD	buf+16(FP), R6
 	FMOVS	lr+24(FP), F0
-	VDUP	V0.S[0], V9.S4
+	VDUP	V0.S[0], V13.S4
 	FMOVS	momentum+28(FP), F0
-	VDUP	V0.S[0], V8.S4
+	VDUP	V0.S[0], V12.S4
 	FMOVS	undamped+32(FP), F0
-	VDUP	V0.S[0], V7.S4
-	FMOVS	weightDecay+36(FP), F0
-	VDUP	V0.S[0], V6.S4
-	MOVD	n+40(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
-loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R7, R2
-	FLDPQ	0(R2), (F5, F4)
-	WORD	$0x6e25dcc3 // fmul v3.4s, v6.4s, v5.4s
-	WORD	$0x6e24dcc2 // fmul v2.4s, v6.4s, v4.4s
-	ADD	R3<<0, R6, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6e27dc60 // fmul v0.4s, v3.4s, v7.4s
-	WORD	$0x6e27dc43 // fmul v3.4s, v2.4s, v7.4s
-	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F2, F1)
-	WORD	$0x6e22dd02 // fmul v2.4s, v8.4s, v2.4s
-	WORD	$0x6e21dd01 // fmul v1.4s, v8.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	FSTPQ	(F2, F1), 0(R0)
-	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
-	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea2d4a5 // fsub v5.4s, v5.4s, v2.4s
-	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
-	FSTPQ	(F5, F4), 0(R2)
-	FLDPQ	32(R2), (F5, F4)
-	WORD	$0x6e25dcc3 // fmul v3.4s, v6.4s, v5.4s
-	WORD	$0x6e24dcc2 // fmul v2.4s, v6.4s, v4.4s
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6e27dc60 // fmul v0.4s, v3.4s, v7.4s
-	WORD	$0x6e27dc43 // fmul v3.4s, v2.4s, v7.4s
-	FLDPQ	32(R0), (F2, F1)
-	WORD	$0x6e22dd02 // fmul v2.4s, v8.4s, v2.4s
-	WORD	$0x6e21dd01 // fmul v1.4s, v8.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	FSTPQ	(F2, F1), 32(R0)
-	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
-	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x4ea2d4a5 // fsub v5.4s, v5.4s, v2.4s
-	WORD	$0x4ea1d484 // fsub v4.4s, v4.4s, v1.4s
-	FSTPQ	(F5, F4), 32(R2)
-	ADD	$64, R3, R3
-	B	loop
-done:
-	RET
-
-// func sgdNesterovNEON(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
-TEXT ·sgdNesterovNEON(SB), NOSPLIT, $0-48
-	MOVD	p+0(FP), R7
-	MOVD	grad+8(FP), R6
-	MOVD	buf+16(FP), R5
-	FMOVS	lr+24(FP), F0
 	VDUP	V0.S[0], V11.S4
-	FMOVS	momentum+28(FP), F0
-	VDUP	V0.S[0], V10.S4
-	FMOVS	undamped+32(FP), F0
-	VDUP	V0.S[0], V9.S4
 	FMOVS	weightDecay+36(FP), F0
-	VDUP	V0.S[0], V8.S4
-	MOVD	n+40(FP), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
-loop:
-	CMP	R4, R3
-	BGE	done
-	ADD	R3<<0, R7, R2
-	FLDPQ	0(R2), (F5, F4)
-	WORD	$0x6e25dd03 // fmul v3.4s, v8.4s, v5.4s
-	WORD	$0x6e24dd02 // fmul v2.4s, v8.4s, v4.4s
-	ADD	R3<<0, R6, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6e29dc67 // fmul v7.4s, v3.4s, v9.4s
-	WORD	$0x6e29dc46 // fmul v6.4s, v2.4s, v9.4s
-	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x6e21dd41 // fmul v1.4s, v10.4s, v1.4s
-	WORD	$0x6e20dd40 // fmul v0.4s, v10.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FSTPQ	(F1, F0), 0(R0)
-	WORD	$0x6e2adc21 // fmul v1.4s, v1.4s, v10.4s
-	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x4e20d440 // fadd v0.4s, v2.4s, v0.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 0(R2)
-	FLDPQ	32(R2), (F5, F4)
-	WORD	$0x6e25dd03 // fmul v3.4s, v8.4s, v5.4s
-	WORD	$0x6e24dd02 // fmul v2.4s, v8.4s, v4.4s
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x6e29dc67 // fmul v7.4s, v3.4s, v9.4s
-	WORD	$0x6e29dc46 // fmul v6.4s, v2.4s, v9.4s
-	FLDPQ	32(R0), (F1, F0)
-	WORD	$0x6e21dd41 // fmul v1.4s, v10.4s, v1.4s
-	WORD	$0x6e20dd40 // fmul v0.4s, v10.4s, v0.4s
-	WORD	$0x4e27d421 // fadd v1.4s, v1.4s, v7.4s
-	WORD	$0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
-	FSTPQ	(F1, F0), 32(R0)
-	WORD	$0x6e2adc21 // fmul v1.4s, v1.4s, v10.4s
-	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
-	WORD	$0x4e21d461 // fadd v1.4s, v3.4s, v1.4s
-	WORD	$0x4e20d440 // fadd v0.4s, v2.4s, v0.4s
-	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 32(R2)
-	ADD	$64, R3, R3
-	B	loop
-done:
-	RET
-
-// func adamNEON(adamStep *adamStep)
-TEXT ·adamNEON(SB), NOSPLIT, $0-8
-	MOVD	adamStep+0(FP), R1
-	MOVD	0(R1), R9
-	MOVD	8(R1), R8
-	MOVD	16(R1), R7
-	MOVD	24(R1), R6
-	MOVD	40(R1), R5
-	ADD	$48, R1, R0
-	VLD1R	(R0), [V15.S4]
-	ADD	$52, R1, R0
-	VLD1R	(R0), [V14.S4]
-	ADD	$56, R1, R0
-	VLD1R	(R0), [V13.S4]
-	ADD	$60, R1, R0
-	VLD1R	(R0), [V12.S4]
-	ADD	$64, R1, R0
-	VLD1R	(R0), [V11.S4]
-	ADD	$68, R1, R0
-	VLD1R	(R0), [V10.S4]
-	ADD	$72, R1, R0
-	VLD1R	(R0), [V9.S4]
-	ADD	$76, R1, R0
-	VLD1R	(R0), [V8.S4]
+	VDUP	V0.S[0], V10.S4
+	MOVD	n+40(FP), R5
 	MOVD	ZR, R4
 	LSL	$2, R5, R5
 loop:
 	CMP	R5, R4
 	BGE	done
-	ADD	R4<<0, R9, R3
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x6e21dde7 // fmul v7.4s, v15.4s, v1.4s
-	WORD	$0x6e20dde6 // fmul v6.4s, v15.4s, v0.4s
-	WORD	$0x6e2edce1 // fmul v1.4s, v7.4s, v14.4s
-	WORD	$0x6e2edcc0 // fmul v0.4s, v6.4s, v14.4s
-	ADD	R4<<0, R8, R2
-	FLDPQ	0(R2), (F3, F2)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	ADD	R4<<0, R7, R1
+	ADD	R4<<0, R8, R3
+	FLDPQ	0(R3), (F7, F6)
+	WORD	$0x6e27dd43 // fmul v3.4s, v10.4s, v7.4s
+	WORD	$0x6e26dd40 // fmul v0.4s, v10.4s, v6.4s
+	ADD	R4<<0, R7, R2
+	FLDPQ	0(R2), (F2, F1)
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2bdc61 // fmul v1.4s, v3.4s, v11.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
+	ADD	R4<<0, R6, R1
 	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x4ea3d425 // fsub v5.4s, v1.4s, v3.4s
-	WORD	$0x4ea2d404 // fsub v4.4s, v0.4s, v2.4s
-	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
-	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 0(R1)
-	WORD	$0x6e2cdc25 // fmul v5.4s, v1.4s, v12.4s
-	WORD	$0x6e2cdc04 // fmul v4.4s, v0.4s, v12.4s
-	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	ADD	R4<<0, R6, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x6e21dd61 // fmul v1.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
-	WORD	$0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 0(R0)
-	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
-	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
-	WORD	$0x6e29fc21 // fdiv v1.4s, v1.4s, v9.4s
-	WORD	$0x6e29fc00 // fdiv v0.4s, v0.4s, v9.4s
-	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	WORD	$0x6e2adc63 // fmul v3.4s, v3.4s, v10.4s
-	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
-	WORD	$0x6e21fc63 // fdiv v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20fc42 // fdiv v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea3d4e7 // fsub v7.4s, v7.4s, v3.4s
-	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd89 // fmul v9.4s, v12.4s, v3.4s
+	WORD	$0x6e22dd88 // fmul v8.4s, v12.4s, v2.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V9.B16, V5.B16
+	VAND	V0.B16, V8.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V9.B16, V3.B16
+	VAND	V0.B16, V8.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V9.B16, V3.B16, V1.B16
+	VBSL	V8.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 0(R1)
+	WORD	$0x6e2ddc21 // fmul v1.4s, v1.4s, v13.4s
+	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
+	WORD	$0x4ea1d4e7 // fsub v7.4s, v7.4s, v1.4s
+	WORD	$0x4ea0d4c6 // fsub v6.4s, v6.4s, v0.4s
 	FSTPQ	(F7, F6), 0(R3)
-	FLDPQ	32(R3), (F1, F0)
-	WORD	$0x6e21dde7 // fmul v7.4s, v15.4s, v1.4s
-	WORD	$0x6e20dde6 // fmul v6.4s, v15.4s, v0.4s
-	WORD	$0x6e2edce1 // fmul v1.4s, v7.4s, v14.4s
-	WORD	$0x6e2edcc0 // fmul v0.4s, v6.4s, v14.4s
-	FLDPQ	32(R2), (F3, F2)
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
+	FLDPQ	32(R3), (F7, F6)
+	WORD	$0x6e27dd43 // fmul v3.4s, v10.4s, v7.4s
+	WORD	$0x6e26dd40 // fmul v0.4s, v10.4s, v6.4s
+	FLDPQ	32(R2), (F2, F1)
+	WORD	$0x4e22d463 // fadd v3.4s, v3.4s, v2.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	WORD	$0x6e2bdc61 // fmul v1.4s, v3.4s, v11.4s
+	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
 	FLDPQ	32(R1), (F3, F2)
-	WORD	$0x4ea3d425 // fsub v5.4s, v1.4s, v3.4s
-	WORD	$0x4ea2d404 // fsub v4.4s, v0.4s, v2.4s
-	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
-	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
-	WORD	$0x4e25d463 // fadd v3.4s, v3.4s, v5.4s
-	WORD	$0x4e24d442 // fadd v2.4s, v2.4s, v4.4s
-	FSTPQ	(F3, F2), 32(R1)
-	WORD	$0x6e2cdc25 // fmul v5.4s, v1.4s, v12.4s
-	WORD	$0x6e2cdc04 // fmul v4.4s, v0.4s, v12.4s
-	WORD	$0x6e21dca5 // fmul v5.4s, v5.4s, v1.4s
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FLDPQ	32(R0), (F1, F0)
-	WORD	$0x6e21dd61 // fmul v1.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
-	WORD	$0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	FSTPQ	(F1, F0), 32(R0)
-	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
-	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
-	WORD	$0x6e29fc21 // fdiv v1.4s, v1.4s, v9.4s
-	WORD	$0x6e29fc00 // fdiv v0.4s, v0.4s, v9.4s
-	WORD	$0x4e28d421 // fadd v1.4s, v1.4s, v8.4s
-	WORD	$0x4e28d400 // fadd v0.4s, v0.4s, v8.4s
-	WORD	$0x6e2adc63 // fmul v3.4s, v3.4s, v10.4s
-	WORD	$0x6e2adc42 // fmul v2.4s, v2.4s, v10.4s
-	WORD	$0x6e21fc63 // fdiv v3.4s, v3.4s, v1.4s
-	WORD	$0x6e20fc42 // fdiv v2.4s, v2.4s, v0.4s
-	WORD	$0x4ea3d4e7 // fsub v7.4s, v7.4s, v3.4s
-	WORD	$0x4ea2d4c6 // fsub v6.4s, v6.4s, v2.4s
+	WORD	$0x6e23dd89 // fmul v9.4s, v12.4s, v3.4s
+	WORD	$0x6e22dd88 // fmul v8.4s, v12.4s, v2.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V9.B16, V5.B16
+	VAND	V0.B16, V8.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V9.B16, V3.B16
+	VAND	V0.B16, V8.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V9.B16, V3.B16, V1.B16
+	VBSL	V8.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R1)
+	WORD	$0x6e2ddc21 // fmul v1.4s, v1.4s, v13.4s
+	WORD	$0x6e2ddc00 // fmul v0.4s, v0.4s, v13.4s
+	WORD	$0x4ea1d4e7 // fsub v7.4s, v7.4s, v1.4s
+	WORD	$0x4ea0d4c6 // fsub v6.4s, v6.4s, v0.4s
 	FSTPQ	(F7, F6), 32(R3)
 	ADD	$64, R4, R4
 	B	loop
 done:
 	RET
 
+// func sgdNesterovNEON(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
+TEXT ·sgdNesterovNEON(SB), NOSPLIT, $0-48
+	MOVD	$sgdConstantsNEON<>(SB), R0
+	MOVD	p+0(FP), R8
+	MOVD	grad+8(FP), R7
+	MOVD	buf+16(FP), R6
+	FMOVS	lr+24(FP), F0
+	VDUP	V0.S[0], V15.S4
+	FMOVS	momentum+28(FP), F0
+	VDUP	V0.S[0], V14.S4
+	FMOVS	undamped+32(FP), F0
+	VDUP	V0.S[0], V13.S4
+	FMOVS	weightDecay+36(FP), F0
+	VDUP	V0.S[0], V12.S4
+	MOVD	n+40(FP), R5
+	MOVD	ZR, R4
+	LSL	$2, R5, R5
+loop:
+	CMP	R5, R4
+	BGE	done
+	ADD	R4<<0, R8, R3
+	FLDPQ	0(R3), (F9, F8)
+	WORD	$0x6e29dd87 // fmul v7.4s, v12.4s, v9.4s
+	WORD	$0x6e28dd86 // fmul v6.4s, v12.4s, v8.4s
+	ADD	R4<<0, R7, R2
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x6e2ddce1 // fmul v1.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc0 // fmul v0.4s, v6.4s, v13.4s
+	ADD	R4<<0, R6, R1
+	FLDPQ	0(R1), (F3, F2)
+	WORD	$0x6e23ddcb // fmul v11.4s, v14.4s, v3.4s
+	WORD	$0x6e22ddca // fmul v10.4s, v14.4s, v2.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V10.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V11.B16, V3.B16
+	VAND	V0.B16, V10.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V11.B16, V3.B16, V1.B16
+	VBSL	V10.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 0(R1)
+	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
+	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
+	WORD	$0x4e21d4e1 // fadd v1.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c0 // fadd v0.4s, v6.4s, v0.4s
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 0(R3)
+	FLDPQ	32(R3), (F9, F8)
+	WORD	$0x6e29dd87 // fmul v7.4s, v12.4s, v9.4s
+	WORD	$0x6e28dd86 // fmul v6.4s, v12.4s, v8.4s
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x6e2ddce1 // fmul v1.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc0 // fmul v0.4s, v6.4s, v13.4s
+	FLDPQ	32(R1), (F3, F2)
+	WORD	$0x6e23ddcb // fmul v11.4s, v14.4s, v3.4s
+	WORD	$0x6e22ddca // fmul v10.4s, v14.4s, v2.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V10.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V11.B16, V3.B16
+	VAND	V0.B16, V10.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V11.B16, V3.B16, V1.B16
+	VBSL	V10.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R1)
+	WORD	$0x6e2edc21 // fmul v1.4s, v1.4s, v14.4s
+	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
+	WORD	$0x4e21d4e1 // fadd v1.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c0 // fadd v0.4s, v6.4s, v0.4s
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 32(R3)
+	ADD	$64, R4, R4
+	B	loop
+done:
+	RET
+
+// func adamNEON(adamStep *adamStep)
+TEXT ·adamNEON(SB), NOSPLIT, $0-8
+	MOVD	$adamConstantsNEON<>(SB), R1
+	MOVD	adamStep+0(FP), R2
+	MOVD	0(R2), R10
+	MOVD	8(R2), R9
+	MOVD	16(R2), R8
+	MOVD	24(R2), R7
+	MOVD	40(R2), R6
+	ADD	$48, R2, R0
+	VLD1R	(R0), [V19.S4]
+	ADD	$52, R2, R0
+	VLD1R	(R0), [V18.S4]
+	ADD	$56, R2, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$60, R2, R0
+	VLD1R	(R0), [V16.S4]
+	ADD	$64, R2, R0
+	VLD1R	(R0), [V15.S4]
+	ADD	$68, R2, R0
+	VLD1R	(R0), [V14.S4]
+	ADD	$72, R2, R0
+	VLD1R	(R0), [V13.S4]
+	ADD	$76, R2, R0
+	VLD1R	(R0), [V12.S4]
+	MOVD	ZR, R5
+	LSL	$2, R6, R6
+loop:
+	CMP	R6, R5
+	BGE	done
+	ADD	R5<<0, R10, R4
+	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
+	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
+	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
+	ADD	R5<<0, R9, R3
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	ADD	R5<<0, R8, R2
+	FLDPQ	0(R2), (F7, F6)
+	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R1), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R1), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 0(R2)
+	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
+	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	ADD	R5<<0, R7, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
+	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 0(R0)
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x6e2dfd29 // fdiv v9.4s, v9.4s, v13.4s
+	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
+	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
+	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
+	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
+	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	FSTPQ	(F11, F10), 0(R4)
+	FLDPQ	32(R4), (F1, F0)
+	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
+	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
+	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	32(R2), (F7, F6)
+	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R1), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R1), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 32(R2)
+	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
+	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	FLDPQ	32(R0), (F5, F4)
+	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
+	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 32(R0)
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x6e2dfd29 // fdiv v9.4s, v9.4s, v13.4s
+	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
+	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
+	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
+	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
+	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	FSTPQ	(F11, F10), 32(R4)
+	ADD	$64, R5, R5
+	B	loop
+done:
+	RET
+
 // func amsGradNEON(adamStep *adamStep)
 TEXT ·amsGradNEON(SB), NOSPLIT, $0-8
+	MOVD	$adamConstantsNEON<>(SB), R2
 	MOVD	adamStep+0(FP), R1
-	MOVD	0(R1), R11
-	MOVD	8(R1), R10
-	MOVD	16(R1), R9
-	MOVD	24(R1), R8
-	MOVD	40(R1), R7
-	MOVD	32(R1), R6
+	MOVD	0(R1), R12
+	MOVD	8(R1), R11
+	MOVD	16(R1), R10
+	MOVD	24(R1), R9
+	MOVD	40(R1), R8
+	MOVD	32(R1), R7
 	ADD	$48, R1, R0
-	VLD1R	(R0), [V18.S4]
+	VLD1R	(R0), [V19.S4]
 	ADD	$52, R1, R0
-	VLD1R	(R0), [V17.S4]
+	VLD1R	(R0), [V18.S4]
 	ADD	$56, R1, R0
-	VLD1R	(R0), [V16.S4]
+	VLD1R	(R0), [V17.S4]
 	ADD	$60, R1, R0
-	VLD1R	(R0), [V15.S4]
+	VLD1R	(R0), [V16.S4]
 	ADD	$64, R1, R0
-	VLD1R	(R0), [V14.S4]
+	VLD1R	(R0), [V15.S4]
 	ADD	$68, R1, R0
-	VLD1R	(R0), [V13.S4]
+	VLD1R	(R0), [V14.S4]
 	ADD	$72, R1, R0
-	VLD1R	(R0), [V12.S4]
+	VLD1R	(R0), [V13.S4]
 	ADD	$76, R1, R0
-	VLD1R	(R0), [V11.S4]
-	MOVD	ZR, R5
-	LSL	$2, R7, R7
+	VLD1R	(R0), [V12.S4]
+	MOVD	ZR, R6
+	LSL	$2, R8, R8
 loop:
-	CMP	R7, R5
+	CMP	R8, R6
 	BGE	done
-	ADD	R5<<0, R11, R4
+	ADD	R6<<0, R12, R5
+	FLDPQ	0(R5), (F1, F0)
+	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
+	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
+	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
+	ADD	R6<<0, R11, R4
 	FLDPQ	0(R4), (F1, F0)
-	WORD	$0x6e21de4a // fmul v10.4s, v18.4s, v1.4s
-	WORD	$0x6e20de49 // fmul v9.4s, v18.4s, v0.4s
-	WORD	$0x6e31dd48 // fmul v8.4s, v10.4s, v17.4s
-	WORD	$0x6e31dd27 // fmul v7.4s, v9.4s, v17.4s
-	ADD	R5<<0, R10, R3
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	ADD	R5<<0, R9, R2
-	FLDPQ	0(R2), (F6, F5)
-	WORD	$0x4ea6d501 // fsub v1.4s, v8.4s, v6.4s
-	WORD	$0x4ea5d4e0 // fsub v0.4s, v7.4s, v5.4s
-	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
-	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 0(R2)
-	WORD	$0x6e2fdd01 // fmul v1.4s, v8.4s, v15.4s
-	WORD	$0x6e2fdce0 // fmul v0.4s, v7.4s, v15.4s
-	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	ADD	R5<<0, R8, R1
-	FLDPQ	0(R1), (F3, F2)
-	WORD	$0x6e23ddc8 // fmul v8.4s, v14.4s, v3.4s
-	WORD	$0x6e22ddc7 // fmul v7.4s, v14.4s, v2.4s
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 0(R1)
-	ADD	R5<<0, R6, R0
-	FLDPQ	0(R0), (F4, F3)
-	WORD	$0x6ea8e482 // fcmgt v2.4s, v4.4s, v8.4s
-	VBSL	V8.B16, V4.B16, V2.B16
-	WORD	$0x6ea7e461 // fcmgt v1.4s, v3.4s, v7.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	ADD	R6<<0, R10, R3
+	FLDPQ	0(R3), (F7, F6)
+	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	0(R2), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R2), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R2), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
 	VBSL	V7.B16, V3.B16, V1.B16
-	WORD	$0x6ea4e500 // fcmgt v0.4s, v8.4s, v4.4s
-	VBSL	V4.B16, V8.B16, V0.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 0(R3)
+	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
+	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	ADD	R6<<0, R9, R1
+	FLDPQ	0(R1), (F5, F4)
+	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
+	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 0(R1)
+	ADD	R6<<0, R7, R0
+	FLDPQ	0(R0), (F6, F5)
+	WORD	$0x6ea9e4c4 // fcmgt v4.4s, v6.4s, v9.4s
+	VBSL	V9.B16, V6.B16, V4.B16
+	WORD	$0x6ea8e4a1 // fcmgt v1.4s, v5.4s, v8.4s
+	VBSL	V8.B16, V5.B16, V1.B16
+	WORD	$0x6ea6e520 // fcmgt v0.4s, v9.4s, v6.4s
+	VBSL	V6.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea5e500 // fcmgt v0.4s, v8.4s, v5.4s
+	VBSL	V5.B16, V8.B16, V0.B16
 	VMOV	V0.B16, V8.B16
-	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
-	VBSL	V3.B16, V7.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	VORR	V2.B16, V8.B16, V8.B16
-	VORR	V1.B16, V7.B16, V7.B16
-	FSTPQ	(F8, F7), 0(R0)
+	VORR	V4.B16, V9.B16, V9.B16
+	VORR	V1.B16, V8.B16, V8.B16
+	FSTPQ	(F9, F8), 0(R0)
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
 	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
-	WORD	$0x6ea1f8e7 // fsqrt v7.4s, v7.4s
-	WORD	$0x6e2cfd08 // fdiv v8.4s, v8.4s, v12.4s
-	WORD	$0x6e2cfce7 // fdiv v7.4s, v7.4s, v12.4s
-	WORD	$0x4e2bd508 // fadd v8.4s, v8.4s, v11.4s
-	WORD	$0x4e2bd4e7 // fadd v7.4s, v7.4s, v11.4s
-	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
-	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
-	WORD	$0x6e28fcc6 // fdiv v6.4s, v6.4s, v8.4s
-	WORD	$0x6e27fca5 // fdiv v5.4s, v5.4s, v7.4s
-	WORD	$0x4ea6d54a // fsub v10.4s, v10.4s, v6.4s
-	WORD	$0x4ea5d529 // fsub v9.4s, v9.4s, v5.4s
-	FSTPQ	(F10, F9), 0(R4)
+	WORD	$0x6e2dfd29 // fdiv v9.4s, v9.4s, v13.4s
+	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
+	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
+	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
+	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
+	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	FSTPQ	(F11, F10), 0(R5)
+	FLDPQ	32(R5), (F1, F0)
+	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
+	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
+	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
 	FLDPQ	32(R4), (F1, F0)
-	WORD	$0x6e21de4a // fmul v10.4s, v18.4s, v1.4s
-	WORD	$0x6e20de49 // fmul v9.4s, v18.4s, v0.4s
-	WORD	$0x6e31dd48 // fmul v8.4s, v10.4s, v17.4s
-	WORD	$0x6e31dd27 // fmul v7.4s, v9.4s, v17.4s
-	FLDPQ	32(R3), (F1, F0)
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FLDPQ	32(R2), (F6, F5)
-	WORD	$0x4ea6d501 // fsub v1.4s, v8.4s, v6.4s
-	WORD	$0x4ea5d4e0 // fsub v0.4s, v7.4s, v5.4s
-	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
-	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
-	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
-	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
-	FSTPQ	(F6, F5), 32(R2)
-	WORD	$0x6e2fdd01 // fmul v1.4s, v8.4s, v15.4s
-	WORD	$0x6e2fdce0 // fmul v0.4s, v7.4s, v15.4s
-	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FLDPQ	32(R1), (F3, F2)
-	WORD	$0x6e23ddc8 // fmul v8.4s, v14.4s, v3.4s
-	WORD	$0x6e22ddc7 // fmul v7.4s, v14.4s, v2.4s
-	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
-	WORD	$0x4e20d4e7 // fadd v7.4s, v7.4s, v0.4s
-	FSTPQ	(F8, F7), 32(R1)
-	FLDPQ	32(R0), (F4, F3)
-	WORD	$0x6ea8e482 // fcmgt v2.4s, v4.4s, v8.4s
-	VBSL	V8.B16, V4.B16, V2.B16
-	WORD	$0x6ea7e461 // fcmgt v1.4s, v3.4s, v7.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	32(R3), (F7, F6)
+	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	0(R2), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R2), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R2), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
 	VBSL	V7.B16, V3.B16, V1.B16
-	WORD	$0x6ea4e500 // fcmgt v0.4s, v8.4s, v4.4s
-	VBSL	V4.B16, V8.B16, V0.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	FSTPQ	(F3, F2), 32(R3)
+	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
+	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
+	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	FLDPQ	32(R1), (F5, F4)
+	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
+	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
+	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
+	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 32(R1)
+	FLDPQ	32(R0), (F6, F5)
+	WORD	$0x6ea9e4c4 // fcmgt v4.4s, v6.4s, v9.4s
+	VBSL	V9.B16, V6.B16, V4.B16
+	WORD	$0x6ea8e4a1 // fcmgt v1.4s, v5.4s, v8.4s
+	VBSL	V8.B16, V5.B16, V1.B16
+	WORD	$0x6ea6e520 // fcmgt v0.4s, v9.4s, v6.4s
+	VBSL	V6.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V9.B16
+	WORD	$0x6ea5e500 // fcmgt v0.4s, v8.4s, v5.4s
+	VBSL	V5.B16, V8.B16, V0.B16
 	VMOV	V0.B16, V8.B16
-	WORD	$0x6ea3e4e0 // fcmgt v0.4s, v7.4s, v3.4s
-	VBSL	V3.B16, V7.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	VORR	V2.B16, V8.B16, V8.B16
-	VORR	V1.B16, V7.B16, V7.B16
-	FSTPQ	(F8, F7), 32(R0)
+	VORR	V4.B16, V9.B16, V9.B16
+	VORR	V1.B16, V8.B16, V8.B16
+	FSTPQ	(F9, F8), 32(R0)
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
 	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
-	WORD	$0x6ea1f8e7 // fsqrt v7.4s, v7.4s
-	WORD	$0x6e2cfd08 // fdiv v8.4s, v8.4s, v12.4s
-	WORD	$0x6e2cfce7 // fdiv v7.4s, v7.4s, v12.4s
-	WORD	$0x4e2bd508 // fadd v8.4s, v8.4s, v11.4s
-	WORD	$0x4e2bd4e7 // fadd v7.4s, v7.4s, v11.4s
-	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
-	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
-	WORD	$0x6e28fcc6 // fdiv v6.4s, v6.4s, v8.4s
-	WORD	$0x6e27fca5 // fdiv v5.4s, v5.4s, v7.4s
-	WORD	$0x4ea6d54a // fsub v10.4s, v10.4s, v6.4s
-	WORD	$0x4ea5d529 // fsub v9.4s, v9.4s, v5.4s
-	FSTPQ	(F10, F9), 32(R4)
-	ADD	$64, R5, R5
+	WORD	$0x6e2dfd29 // fdiv v9.4s, v9.4s, v13.4s
+	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
+	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
+	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
+	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
+	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
+	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	FSTPQ	(F11, F10), 32(R5)
+	ADD	$64, R6, R6
 	B	loop
 done:
 	RET
@@ -531,100 +781,123 @@ done:
 
 // func rmspropMomentumNEON(rmsStep *rmsStep)
 TEXT ·rmspropMomentumNEON(SB), NOSPLIT, $0-8
-	MOVD	rmsStep+0(FP), R1
-	MOVD	0(R1), R9
-	MOVD	8(R1), R8
-	MOVD	16(R1), R7
-	MOVD	24(R1), R6
-	ADD	$48, R1, R0
-	VLD1R	(R0), [V13.S4]
-	ADD	$52, R1, R0
-	VLD1R	(R0), [V12.S4]
-	ADD	$56, R1, R0
-	VLD1R	(R0), [V11.S4]
-	ADD	$60, R1, R0
-	VLD1R	(R0), [V10.S4]
-	ADD	$64, R1, R0
-	VLD1R	(R0), [V9.S4]
-	ADD	$68, R1, R0
-	VLD1R	(R0), [V8.S4]
-	MOVD	40(R1), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	MOVD	$rmspropConstantsNEON<>(SB), R0
+	MOVD	rmsStep+0(FP), R2
+	MOVD	0(R2), R10
+	MOVD	8(R2), R9
+	MOVD	16(R2), R8
+	MOVD	24(R2), R7
+	ADD	$48, R2, R1
+	VLD1R	(R1), [V15.S4]
+	ADD	$52, R2, R1
+	VLD1R	(R1), [V14.S4]
+	ADD	$56, R2, R1
+	VLD1R	(R1), [V13.S4]
+	ADD	$60, R2, R1
+	VLD1R	(R1), [V12.S4]
+	ADD	$64, R2, R1
+	VLD1R	(R1), [V11.S4]
+	ADD	$68, R2, R1
+	VLD1R	(R1), [V10.S4]
+	MOVD	40(R2), R6
+	MOVD	ZR, R5
+	LSL	$2, R6, R6
 loop:
-	CMP	R5, R4
+	CMP	R6, R5
 	BGE	done
-	ADD	R4<<0, R9, R3
-	FLDPQ	0(R3), (F7, F6)
-	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
-	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
-	ADD	R4<<0, R8, R2
+	ADD	R5<<0, R10, R4
+	FLDPQ	0(R4), (F9, F8)
+	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
+	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
+	ADD	R5<<0, R9, R3
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	ADD	R5<<0, R8, R2
 	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	ADD	R4<<0, R7, R1
+	WORD	$0x6e21ddc3 // fmul v3.4s, v14.4s, v1.4s
+	WORD	$0x6e20ddc2 // fmul v2.4s, v14.4s, v0.4s
+	WORD	$0x6e2ddce1 // fmul v1.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc0 // fmul v0.4s, v6.4s, v13.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R2)
+	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
+	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
+	WORD	$0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	WORD	$0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	WORD	$0x6e23fce7 // fdiv v7.4s, v7.4s, v3.4s
+	WORD	$0x6e22fcc6 // fdiv v6.4s, v6.4s, v2.4s
+	ADD	R5<<0, R7, R1
 	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x6e21dd83 // fmul v3.4s, v12.4s, v1.4s
-	WORD	$0x6e20dd82 // fmul v2.4s, v12.4s, v0.4s
-	WORD	$0x6e2bdca1 // fmul v1.4s, v5.4s, v11.4s
-	WORD	$0x6e2bdc80 // fmul v0.4s, v4.4s, v11.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 0(R1)
-	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
-	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
-	WORD	$0x4e2ad463 // fadd v3.4s, v3.4s, v10.4s
-	WORD	$0x4e2ad442 // fadd v2.4s, v2.4s, v10.4s
-	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
-	ADD	R4<<0, R6, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x6e21dd21 // fmul v1.4s, v9.4s, v1.4s
-	WORD	$0x6e20dd20 // fmul v0.4s, v9.4s, v0.4s
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 0(R0)
-	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
-	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
-	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
-	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
-	FSTPQ	(F7, F6), 0(R3)
-	FLDPQ	32(R3), (F7, F6)
-	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
-	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
+	WORD	$0x6e21dd61 // fmul v1.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 0(R1)
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 0(R4)
+	FLDPQ	32(R4), (F9, F8)
+	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
+	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
 	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x6e21dd83 // fmul v3.4s, v12.4s, v1.4s
-	WORD	$0x6e20dd82 // fmul v2.4s, v12.4s, v0.4s
-	WORD	$0x6e2bdca1 // fmul v1.4s, v5.4s, v11.4s
-	WORD	$0x6e2bdc80 // fmul v0.4s, v4.4s, v11.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
+	WORD	$0x6e21ddc3 // fmul v3.4s, v14.4s, v1.4s
+	WORD	$0x6e20ddc2 // fmul v2.4s, v14.4s, v0.4s
+	WORD	$0x6e2ddce1 // fmul v1.4s, v7.4s, v13.4s
+	WORD	$0x6e2ddcc0 // fmul v0.4s, v6.4s, v13.4s
+	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
+	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
 	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
 	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 32(R1)
+	FSTPQ	(F3, F2), 32(R2)
 	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
 	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
-	WORD	$0x4e2ad463 // fadd v3.4s, v3.4s, v10.4s
-	WORD	$0x4e2ad442 // fadd v2.4s, v2.4s, v10.4s
-	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
-	FLDPQ	32(R0), (F1, F0)
-	WORD	$0x6e21dd21 // fmul v1.4s, v9.4s, v1.4s
-	WORD	$0x6e20dd20 // fmul v0.4s, v9.4s, v0.4s
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FSTPQ	(F5, F4), 32(R0)
-	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
-	WORD	$0x6e2ddc84 // fmul v4.4s, v4.4s, v13.4s
-	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
-	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
-	FSTPQ	(F7, F6), 32(R3)
-	ADD	$64, R4, R4
+	WORD	$0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	WORD	$0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
+	WORD	$0x6e23fce7 // fdiv v7.4s, v7.4s, v3.4s
+	WORD	$0x6e22fcc6 // fdiv v6.4s, v6.4s, v2.4s
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x6e21dd61 // fmul v1.4s, v11.4s, v1.4s
+	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R1)
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 32(R4)
+	ADD	$64, R5, R5
 	B	loop
 done:
 	RET
@@ -741,40 +1014,41 @@ done:
 
 // func rmspropCenteredMomentumNEON(rmsStep *rmsStep)
 TEXT ·rmspropCenteredMomentumNEON(SB), NOSPLIT, $0-8
-	MOVD	rmsStep+0(FP), R1
-	MOVD	0(R1), R11
-	MOVD	8(R1), R10
-	MOVD	16(R1), R9
-	MOVD	24(R1), R8
-	MOVD	32(R1), R7
-	ADD	$48, R1, R0
-	VLD1R	(R0), [V15.S4]
-	ADD	$52, R1, R0
-	VLD1R	(R0), [V14.S4]
-	ADD	$56, R1, R0
-	VLD1R	(R0), [V13.S4]
-	ADD	$60, R1, R0
-	VLD1R	(R0), [V12.S4]
-	ADD	$64, R1, R0
-	VLD1R	(R0), [V11.S4]
-	ADD	$68, R1, R0
-	VLD1R	(R0), [V10.S4]
-	MOVD	40(R1), R6
-	MOVD	ZR, R5
-	LSL	$2, R6, R6
+	MOVD	$rmspropConstantsNEON<>(SB), R0
+	MOVD	rmsStep+0(FP), R2
+	MOVD	0(R2), R12
+	MOVD	8(R2), R11
+	MOVD	16(R2), R10
+	MOVD	24(R2), R9
+	MOVD	32(R2), R8
+	ADD	$48, R2, R1
+	VLD1R	(R1), [V15.S4]
+	ADD	$52, R2, R1
+	VLD1R	(R1), [V14.S4]
+	ADD	$56, R2, R1
+	VLD1R	(R1), [V13.S4]
+	ADD	$60, R2, R1
+	VLD1R	(R1), [V12.S4]
+	ADD	$64, R2, R1
+	VLD1R	(R1), [V11.S4]
+	ADD	$68, R2, R1
+	VLD1R	(R1), [V10.S4]
+	MOVD	40(R2), R7
+	MOVD	ZR, R6
+	LSL	$2, R7, R7
 loop:
-	CMP	R6, R5
+	CMP	R7, R6
 	BGE	done
-	ADD	R5<<0, R11, R4
-	FLDPQ	0(R4), (F9, F8)
+	ADD	R6<<0, R12, R5
+	FLDPQ	0(R5), (F9, F8)
 	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
 	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
-	ADD	R5<<0, R10, R3
+	ADD	R6<<0, R11, R4
+	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	ADD	R6<<0, R10, R3
 	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	ADD	R5<<0, R9, R2
-	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
 	WORD	$0x6e20ddc4 // fmul v4.4s, v14.4s, v0.4s
 	WORD	$0x6e2ddce3 // fmul v3.4s, v7.4s, v13.4s
@@ -783,16 +1057,16 @@ loop:
 	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
 	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 0(R2)
-	ADD	R5<<0, R7, R1
-	FLDPQ	0(R1), (F1, F0)
+	FSTPQ	(F5, F4), 0(R3)
+	ADD	R6<<0, R8, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
 	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
 	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
 	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
 	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
 	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R1)
+	FSTPQ	(F1, F0), 0(R2)
 	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
 	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
@@ -803,25 +1077,36 @@ loop:
 	WORD	$0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
 	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
 	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
-	ADD	R5<<0, R8, R0
-	FLDPQ	0(R0), (F1, F0)
+	ADD	R6<<0, R9, R1
+	FLDPQ	0(R1), (F1, F0)
 	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
 	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
 	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FSTPQ	(F7, F6), 0(R0)
-	WORD	$0x6e2fdce7 // fmul v7.4s, v7.4s, v15.4s
-	WORD	$0x6e2fdcc6 // fmul v6.4s, v6.4s, v15.4s
-	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
-	FSTPQ	(F9, F8), 0(R4)
-	FLDPQ	32(R4), (F9, F8)
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 0(R1)
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 0(R5)
+	FLDPQ	32(R5), (F9, F8)
 	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
 	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
-	FLDPQ	32(R3), (F1, F0)
+	FLDPQ	32(R4), (F1, F0)
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FLDPQ	32(R2), (F1, F0)
+	FLDPQ	32(R3), (F1, F0)
 	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
 	WORD	$0x6e20ddc4 // fmul v4.4s, v14.4s, v0.4s
 	WORD	$0x6e2ddce3 // fmul v3.4s, v7.4s, v13.4s
@@ -830,15 +1115,15 @@ loop:
 	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
 	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
 	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 32(R2)
-	FLDPQ	32(R1), (F1, F0)
+	FSTPQ	(F5, F4), 32(R3)
+	FLDPQ	32(R2), (F1, F0)
 	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
 	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
 	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
 	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
 	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
 	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 32(R1)
+	FSTPQ	(F1, F0), 32(R2)
 	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
 	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
@@ -849,18 +1134,29 @@ loop:
 	WORD	$0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
 	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
 	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
-	FLDPQ	32(R0), (F1, F0)
+	FLDPQ	32(R1), (F1, F0)
 	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
 	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
 	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FSTPQ	(F7, F6), 32(R0)
-	WORD	$0x6e2fdce7 // fmul v7.4s, v7.4s, v15.4s
-	WORD	$0x6e2fdcc6 // fmul v6.4s, v6.4s, v15.4s
-	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
-	FSTPQ	(F9, F8), 32(R4)
-	ADD	$64, R5, R5
+	FMOVQ	0(R0), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R0), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R1)
+	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
+	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	FSTPQ	(F9, F8), 32(R5)
+	ADD	$64, R6, R6
 	B	loop
 done:
 	RET

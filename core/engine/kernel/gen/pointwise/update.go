@@ -1,6 +1,8 @@
 package pointwise
 
 import (
+	"math"
+
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 
@@ -18,6 +20,13 @@ const (
 
 // update has the optimizers' steps.
 var update = isa.All(sgd, sgdMomentum, adam, rmsprop, average)
+
+// settle is optimizer.settled: subnormal lanes become zeros of their sign.
+func (f *formula) settle(x reg.VecVirtual) reg.VecVirtual {
+	const smallestNormal, sign = 0x00800000, 1 << 31
+	size, zero := f.result(f.And, x, f.bits(math.MaxInt32)), f.result(f.And, x, f.bits(sign))
+	return f.Above(f.loaded(f.bits(smallestNormal)), size, zero, x)
+}
 
 // sgd emits the step with weight decay and without momentum.
 func sgd(a *isa.Asm) {
@@ -43,6 +52,7 @@ func decayed(a *isa.Asm, p, g reg.GPVirtual, decay reg.VecVirtual, off reg.GPVir
 
 // sgdMomentum emits the steps with momentum.
 func sgdMomentum(a *isa.Asm) {
+	f := NewFormula(a, "sgdConstants")
 	for _, k := range []struct {
 		name, doc string
 		nesterov  bool
@@ -51,7 +61,7 @@ func sgdMomentum(a *isa.Asm) {
 		{"sgdNesterov", "p -= lr·(d + momentum·buf)", true},
 	} {
 		a.Kernel(k.name, "func(p, grad, buf *float32, lr, momentum, undamped, weightDecay float32, n int)",
-			"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, "+k.doc+". n is a multiple of 16.")
+			"computes d = g + weightDecay·p, buf = momentum·buf + undamped·d, settled, "+k.doc+". n is a multiple of 16.")
 		p, g, buf := a.Gp("p"), a.Gp("grad"), a.Gp("buf")
 		lr, momentum, undamped, decay := a.Splat("lr"), a.Splat("momentum"), a.Splat("undamped"), a.Splat("weightDecay")
 		a.Blocks(a.Gp("n"), func(off reg.GPVirtual, disp int) {
@@ -60,6 +70,7 @@ func sgdMomentum(a *isa.Asm) {
 			a.Mul(undamped, d, share)
 			a.Mul(isa.Offset(buf, off, disp), momentum, b)
 			a.Add(share, b, b)
+			b = f.settle(b)
 			a.Move(b, isa.Offset(buf, off, disp))
 			if k.nesterov {
 				a.Mul(momentum, b, b)
@@ -75,11 +86,12 @@ func sgdMomentum(a *isa.Asm) {
 
 // adam emits the steps with and without AMSGrad; the constants are the fields of adamStep.
 func adam(a *isa.Asm) {
-	adamWith(a, "adam", "updates a parameter and its moments", false)
-	adamWith(a, "amsGrad", "updates a parameter, its moments and their maximum", true)
+	f := NewFormula(a, "adamConstants")
+	adamWith(f, "adam", "updates a parameter and its moments", false)
+	adamWith(f, "amsGrad", "updates a parameter, its moments and their maximum", true)
 }
 
-func adamWith(a *isa.Asm, name, doc string, amsGrad bool) {
+func adamWith(a *formula, name, doc string, amsGrad bool) {
 	a.Kernel(name, "func(adamStep *byte)", doc+". n is a multiple of 16.")
 	s := a.Gp("adamStep")
 	p, grad, m, v, n := a.Field(s, adamP), a.Field(s, adamGrad), a.Field(s, adamM), a.Field(s, adamV), a.Field(s, adamN)
@@ -104,6 +116,7 @@ func adamWith(a *isa.Asm, name, doc string, amsGrad bool) {
 		a.Sub(first, d, t)
 		a.Mul(w1, t, t)
 		a.Add(t, first, first)
+		first = a.settle(first)
 		a.Move(first, isa.Offset(m, off, disp))
 
 		a.Mul(w2, d, t)
@@ -112,7 +125,7 @@ func adamWith(a *isa.Asm, name, doc string, amsGrad bool) {
 		a.Add(t, d, d)
 		a.Move(d, isa.Offset(v, off, disp))
 		if amsGrad {
-			raise(a, isa.Offset(most, off, disp), d)
+			raise(a.Asm, isa.Offset(most, off, disp), d)
 		}
 
 		a.Sqrt(d, d)
@@ -154,6 +167,7 @@ func average(a *isa.Asm) {
 
 // rmsprop emits the steps with and without momentum and centering; the constants are the fields of rmsStep.
 func rmsprop(a *isa.Asm) {
+	f := NewFormula(a, "rmspropConstants")
 	for _, k := range []struct {
 		name, doc          string
 		momentum, centered bool
@@ -163,11 +177,11 @@ func rmsprop(a *isa.Asm) {
 		{"rmspropCentered", "updates a parameter, its mean square and its mean gradient", false, true},
 		{"rmspropCenteredMomentum", "updates a parameter, its mean square, its momentum and its mean gradient", true, true},
 	} {
-		rmspropWith(a, k.name, k.doc, k.momentum, k.centered)
+		rmspropWith(f, k.name, k.doc, k.momentum, k.centered)
 	}
 }
 
-func rmspropWith(a *isa.Asm, name, doc string, withMomentum, centered bool) {
+func rmspropWith(a *formula, name, doc string, withMomentum, centered bool) {
 	a.Kernel(name, "func(rmsStep *byte)", doc+". n is a multiple of 16.")
 	s := a.Gp("rmsStep")
 	p, grad, square, buf, mean := a.Field(s, rmsP), a.Field(s, rmsGrad), a.Field(s, rmsSquare), a.Field(s, rmsBuf), a.Field(s, rmsMean)
@@ -177,7 +191,7 @@ func rmspropWith(a *isa.Asm, name, doc string, withMomentum, centered bool) {
 	}
 	rate, alpha, rest, eps, momentum, decay := constant[0], constant[1], constant[2], constant[3], constant[4], constant[5]
 	a.Blocks(a.Field(s, rmsN), func(off reg.GPVirtual, disp int) {
-		w, d := decayed(a, p, grad, decay, off, disp)
+		w, d := decayed(a.Asm, p, grad, decay, off, disp)
 		v, t := a.Vec(), a.Vec()
 		a.Mul(isa.Offset(square, off, disp), alpha, v)
 		a.Mul(rest, d, t)
@@ -200,6 +214,7 @@ func rmspropWith(a *isa.Asm, name, doc string, withMomentum, centered bool) {
 		if withMomentum {
 			a.Mul(isa.Offset(buf, off, disp), momentum, t)
 			a.Add(t, d, d)
+			d = a.settle(d)
 			a.Move(d, isa.Offset(buf, off, disp))
 		}
 		a.Mul(rate, d, d)
