@@ -32,12 +32,16 @@ func RMSpropUpdate[T kernel.Float](p, g, square, buf, mean []T, r RMSprop) {
 		p, g, square, buf, mean = p[n:], g[n:], square[n:], tail(buf, n), tail(mean, n)
 	}
 	rate, alpha, rest, eps, momentum, decay := T(r.LR), T(r.Alpha), T(1-r.Alpha), T(r.Eps), T(r.Momentum), T(r.WeightDecay)
+	least := leastSquare[T](r.Eps)
 	for i, w := range p {
 		d := g[i] + T(decay*w)
 		square[i] = T(alpha*square[i]) + T(T(rest*d)*d)
+		if square[i] < least {
+			square[i] = 0
+		}
 		v := square[i]
 		if mean != nil {
-			mean[i] = lerp(mean[i], d, 1-r.Alpha)
+			mean[i] = settled(lerp(mean[i], d, 1-r.Alpha))
 			v -= T(mean[i] * mean[i])
 		}
 		d /= sqrt(v) + eps
@@ -55,12 +59,15 @@ type rmsStep struct {
 	n                          int
 
 	rate, alpha, rest, eps, momentum, decay float32
+
+	least float32 // of square; less counts as zero
 }
 
 func rmsStepOf[T kernel.Float](p, g, square, buf, mean []T, r *RMSprop) {
 	s := rmsStep{
 		p: kernel.Ptr32(p), grad: kernel.Ptr32(g), square: kernel.Ptr32(square), buf: kernel.Ptr32(buf), mean: kernel.Ptr32(mean), n: len(p),
 		rate: float32(r.LR), alpha: float32(r.Alpha), rest: float32(1 - r.Alpha), eps: float32(r.Eps), momentum: float32(r.Momentum), decay: float32(r.WeightDecay),
+		least: leastSquare[float32](r.Eps),
 	}
 	switch {
 	case buf == nil && mean == nil:

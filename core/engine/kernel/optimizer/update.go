@@ -39,8 +39,8 @@ func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDec
 
 // settled is a momentum without the last digits of its decay: subnormal, it counts as a zero of its sign. Where gradients stay
 // zero, as of the pixels that nearly every image lacks, momentum would soon reach the smallest subnormal number, whose nine
-// tenths are rounded to itself, and CPUs of Intel take a hundred times as long for it. Weights cannot tell, because the next of a
-// weight in their range is farther away. [torch.set_flush_denormal] does this for all arithmetic.
+// tenths are rounded to itself, and CPUs of Intel take a hundred times as long for it. A weight that is not as small cannot tell.
+// [torch.set_flush_denormal] does this for all arithmetic.
 //
 // [torch.set_flush_denormal]: https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html
 func settled[T kernel.Float](x T) T {
@@ -55,6 +55,15 @@ func smallestNormal[T kernel.Float]() float64 {
 		return 0x1p-126
 	}
 	return 0x1p-1022
+}
+
+// leastSquare is the least mean square of gradients that counts: like momentum it settles, if epsilon is so large that roots of
+// subnormal numbers, even divided by a root of 0.0001, leave no trace in it.
+func leastSquare[T kernel.Float](eps float64) T {
+	if eps < 1e-9 {
+		return 0
+	}
+	return T(smallestNormal[T]())
 }
 
 // cached is how many elements stay in the cache between filling and reading them.
@@ -156,6 +165,9 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 		}
 		m[i] = settled(m[i])
 		v[i] = T(s.b2*v[i]) + T(T(s.w2*d)*d)
+		if v[i] < s.least {
+			v[i] = 0
+		}
 		second := v[i]
 		if vmax != nil {
 			vmax[i] = max(vmax[i], second)
@@ -168,12 +180,14 @@ func AdamUpdate[T kernel.Float](p, g, m, v, vmax []T, lr, beta1, beta2, eps, wei
 // adamConstants are the numbers of one step; gen/pointwise/update.go knows their order.
 type adamConstants[T kernel.Float] struct {
 	shrink, decay, w1, w2, b2, stepSize, rootScale, eps T
-	b1                                                  T
+
+	least T // of v; less counts as zero
+	b1    T
 }
 
 func newAdamConstants[T kernel.Float](lr, beta1, beta2, eps, weightDecay float64, step int64, decoupled bool) adamConstants[T] {
 	s := adamConstants[T]{
-		shrink: 1, decay: T(weightDecay), w1: T(1 - beta1), w2: T(1 - beta2), b2: T(beta2), eps: T(eps), b1: T(1 - (1 - beta1)),
+		shrink: 1, decay: T(weightDecay), least: leastSquare[T](eps), w1: T(1 - beta1), w2: T(1 - beta2), b2: T(beta2), eps: T(eps), b1: T(1 - (1 - beta1)),
 		stepSize:  T(lr / (1 - math.Pow(beta1, float64(step)))),
 		rootScale: T(math.Sqrt(1 - math.Pow(beta2, float64(step)))),
 	}
@@ -193,7 +207,7 @@ type adamStep struct {
 func (s *adamConstants[T]) float32s() adamConstants[float32] {
 	return adamConstants[float32]{
 		float32(s.shrink), float32(s.decay), float32(s.w1), float32(s.w2),
-		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps), float32(s.b1),
+		float32(s.b2), float32(s.stepSize), float32(s.rootScale), float32(s.eps), float32(s.least), float32(s.b1),
 	}
 }
 

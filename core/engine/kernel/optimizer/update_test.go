@@ -155,6 +155,46 @@ func TestMomentumSettles(t *testing.T) {
 	})
 }
 
+// Mean squares of gradients that stay zero end at zero as well, where epsilon is so large that weights cannot tell; else they keep
+// their digits, by which the update is divided.
+func TestSquaresSettle(t *testing.T) {
+	updates := map[string]func(p, g, m, v []float32, eps float64){
+		"Adam": func(p, g, m, v []float32, eps float64) {
+			AdamUpdate(p, g, m, v, nil, 0.1, 0.9, 0.9, eps, 0, 1000, false, false)
+		},
+		"AMSGrad": func(p, g, m, v []float32, eps float64) {
+			AdamUpdate(p, g, m, v, make([]float32, len(p)), 0.1, 0.9, 0.9, eps, 0, 1000, false, false)
+		},
+		"RMSprop": func(p, g, m, v []float32, eps float64) {
+			RMSpropUpdate(p, g, v, nil, nil, RMSprop{LR: 0.1, Alpha: 0.9, Eps: eps})
+		},
+		"centered RMSprop with momentum": func(p, g, m, v []float32, eps float64) {
+			RMSpropUpdate(p, g, v, m, make([]float32, len(p)), RMSprop{LR: 0.1, Alpha: 0.9, Eps: eps, Momentum: 0.9})
+		},
+	}
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for name, update := range updates {
+			const n = 37 // vectors and a rest
+			for _, eps := range []float64{1e-8, 1e-20} {
+				p, g, m, v := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+				for i := range v {
+					p[i], v[i] = 1, float32(i+1)*0x1p-128
+				}
+				update(p, g, m, v, eps)
+				for i, got := range v {
+					want := float32(0.9) * (float32(i+1) * 0x1p-128)
+					if eps > 1e-9 && want < 0x1p-126 {
+						want = 0
+					}
+					if got != want || p[i] != 1 {
+						t.Errorf("%s, epsilon %g: element %d: mean square %v, weight %v, want %v and 1", name, eps, i, got, p[i], want)
+					}
+				}
+			}
+		}
+	})
+}
+
 func BenchmarkUpdate(b *testing.B) {
 	const n = 1 << 15
 	x, y, z, v := kerneltest.Random[float32](1, n), kerneltest.Random[float32](2, n), kerneltest.Random[float32](3, n), make([]float32, n)

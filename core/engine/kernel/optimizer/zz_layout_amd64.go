@@ -20,6 +20,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(adamStep{}.stepSize)-68]
 	_ = [1]byte{}[unsafe.Offsetof(adamStep{}.rootScale)-72]
 	_ = [1]byte{}[unsafe.Offsetof(adamStep{}.eps)-76]
+	_ = [1]byte{}[unsafe.Offsetof(adamStep{}.least)-80]
 )
 
 // The offsets at which the assembly reads rmsStep: each index is 0.
@@ -36,4 +37,5 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.eps)-60]
 	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.momentum)-64]
 	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.decay)-68]
+	_ = [1]byte{}[unsafe.Offsetof(rmsStep{}.least)-72]
 )

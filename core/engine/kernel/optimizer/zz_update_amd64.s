@@ -274,64 +274,72 @@ TEXT ·adamAVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD 68(AX), Y5
 	VPBROADCASTD 72(AX), Y6
 	VPBROADCASTD 76(AX), Y7
-	XORQ         AX, AX
+	XORQ         R8, R8
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ      AX, DI
-	JGE       done
-	VMULPS    (CX)(AX*1), Y0, Y8
-	VMULPS    Y1, Y8, Y9
-	VADDPS    (DX)(AX*1), Y9, Y9
-	VMOVUPS   (BX)(AX*1), Y11
-	VSUBPS    Y11, Y9, Y10
-	VMULPS    Y2, Y10, Y10
-	VADDPS    Y10, Y11, Y11
-	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
-	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
-	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
-	VCMPPS    $0x1e, Y10, Y13, Y10
-	VBLENDVPS Y10, Y12, Y11, Y11
-	VMOVUPS   Y11, (BX)(AX*1)
-	VMULPS    Y3, Y9, Y10
-	VMULPS    Y9, Y10, Y10
-	VMULPS    (SI)(AX*1), Y4, Y9
-	VADDPS    Y10, Y9, Y9
-	VMOVUPS   Y9, (SI)(AX*1)
-	VSQRTPS   Y9, Y9
-	VDIVPS    Y6, Y9, Y9
-	VADDPS    Y7, Y9, Y9
-	VMULPS    Y5, Y11, Y11
-	VDIVPS    Y9, Y11, Y11
-	VSUBPS    Y11, Y8, Y8
-	VMOVUPS   Y8, (CX)(AX*1)
-	VMULPS    32(CX)(AX*1), Y0, Y8
-	VMULPS    Y1, Y8, Y9
-	VADDPS    32(DX)(AX*1), Y9, Y9
-	VMOVUPS   32(BX)(AX*1), Y11
-	VSUBPS    Y11, Y9, Y10
-	VMULPS    Y2, Y10, Y10
-	VADDPS    Y10, Y11, Y11
-	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
-	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
-	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
-	VCMPPS    $0x1e, Y10, Y13, Y10
-	VBLENDVPS Y10, Y12, Y11, Y11
-	VMOVUPS   Y11, 32(BX)(AX*1)
-	VMULPS    Y3, Y9, Y10
-	VMULPS    Y9, Y10, Y10
-	VMULPS    32(SI)(AX*1), Y4, Y9
-	VADDPS    Y10, Y9, Y9
-	VMOVUPS   Y9, 32(SI)(AX*1)
-	VSQRTPS   Y9, Y9
-	VDIVPS    Y6, Y9, Y9
-	VADDPS    Y7, Y9, Y9
-	VMULPS    Y5, Y11, Y11
-	VDIVPS    Y9, Y11, Y11
-	VSUBPS    Y11, Y8, Y8
-	VMOVUPS   Y8, 32(CX)(AX*1)
-	ADDQ      $0x40, AX
-	JMP       loop
+	CMPQ         R8, DI
+	JGE          done
+	VMULPS       (CX)(R8*1), Y0, Y8
+	VMULPS       Y1, Y8, Y9
+	VADDPS       (DX)(R8*1), Y9, Y9
+	VMOVUPS      (BX)(R8*1), Y11
+	VSUBPS       Y11, Y9, Y10
+	VMULPS       Y2, Y10, Y10
+	VADDPS       Y10, Y11, Y11
+	VANDPS       adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS       adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS      adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS       $0x1e, Y10, Y13, Y10
+	VBLENDVPS    Y10, Y12, Y11, Y11
+	VMOVUPS      Y11, (BX)(R8*1)
+	VMULPS       Y3, Y9, Y10
+	VMULPS       Y9, Y10, Y10
+	VMULPS       (SI)(R8*1), Y4, Y9
+	VADDPS       Y10, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VPBROADCASTD 80(AX), Y12
+	VCMPPS       $0x1e, Y9, Y12, Y12
+	VBLENDVPS    Y12, Y10, Y9, Y9
+	VMOVUPS      Y9, (SI)(R8*1)
+	VSQRTPS      Y9, Y9
+	VDIVPS       Y6, Y9, Y9
+	VADDPS       Y7, Y9, Y9
+	VMULPS       Y5, Y11, Y11
+	VDIVPS       Y9, Y11, Y11
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, (CX)(R8*1)
+	VMULPS       32(CX)(R8*1), Y0, Y8
+	VMULPS       Y1, Y8, Y9
+	VADDPS       32(DX)(R8*1), Y9, Y9
+	VMOVUPS      32(BX)(R8*1), Y11
+	VSUBPS       Y11, Y9, Y10
+	VMULPS       Y2, Y10, Y10
+	VADDPS       Y10, Y11, Y11
+	VANDPS       adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS       adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS      adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS       $0x1e, Y10, Y13, Y10
+	VBLENDVPS    Y10, Y12, Y11, Y11
+	VMOVUPS      Y11, 32(BX)(R8*1)
+	VMULPS       Y3, Y9, Y10
+	VMULPS       Y9, Y10, Y10
+	VMULPS       32(SI)(R8*1), Y4, Y9
+	VADDPS       Y10, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VPBROADCASTD 80(AX), Y12
+	VCMPPS       $0x1e, Y9, Y12, Y12
+	VBLENDVPS    Y12, Y10, Y9, Y9
+	VMOVUPS      Y9, 32(SI)(R8*1)
+	VSQRTPS      Y9, Y9
+	VDIVPS       Y6, Y9, Y9
+	VADDPS       Y7, Y9, Y9
+	VMULPS       Y5, Y11, Y11
+	VDIVPS       Y9, Y11, Y11
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 32(CX)(R8*1)
+	ADDQ         $0x40, R8
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -355,74 +363,82 @@ TEXT ·amsGradAVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD 68(AX), Y5
 	VPBROADCASTD 72(AX), Y6
 	VPBROADCASTD 76(AX), Y7
-	XORQ         AX, AX
+	XORQ         R9, R9
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ      AX, DI
-	JGE       done
-	VMULPS    (CX)(AX*1), Y0, Y8
-	VMULPS    Y1, Y8, Y9
-	VADDPS    (DX)(AX*1), Y9, Y9
-	VMOVUPS   (BX)(AX*1), Y11
-	VSUBPS    Y11, Y9, Y10
-	VMULPS    Y2, Y10, Y10
-	VADDPS    Y10, Y11, Y11
-	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
-	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
-	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
-	VCMPPS    $0x1e, Y10, Y13, Y10
-	VBLENDVPS Y10, Y12, Y11, Y11
-	VMOVUPS   Y11, (BX)(AX*1)
-	VMULPS    Y3, Y9, Y10
-	VMULPS    Y9, Y10, Y10
-	VMULPS    (SI)(AX*1), Y4, Y9
-	VADDPS    Y10, Y9, Y9
-	VMOVUPS   Y9, (SI)(AX*1)
-	VMOVUPS   (R8)(AX*1), Y10
-	VMAXPS    Y9, Y10, Y12
-	VMAXPS    Y10, Y9, Y9
-	VORPS     Y12, Y9, Y9
-	VMOVUPS   Y9, (R8)(AX*1)
-	VSQRTPS   Y9, Y9
-	VDIVPS    Y6, Y9, Y9
-	VADDPS    Y7, Y9, Y9
-	VMULPS    Y5, Y11, Y11
-	VDIVPS    Y9, Y11, Y11
-	VSUBPS    Y11, Y8, Y8
-	VMOVUPS   Y8, (CX)(AX*1)
-	VMULPS    32(CX)(AX*1), Y0, Y8
-	VMULPS    Y1, Y8, Y9
-	VADDPS    32(DX)(AX*1), Y9, Y9
-	VMOVUPS   32(BX)(AX*1), Y11
-	VSUBPS    Y11, Y9, Y10
-	VMULPS    Y2, Y10, Y10
-	VADDPS    Y10, Y11, Y11
-	VANDPS    adamConstantsAVX2<>+0(SB), Y11, Y10
-	VANDPS    adamConstantsAVX2<>+64(SB), Y11, Y12
-	VMOVUPS   adamConstantsAVX2<>+128(SB), Y13
-	VCMPPS    $0x1e, Y10, Y13, Y10
-	VBLENDVPS Y10, Y12, Y11, Y11
-	VMOVUPS   Y11, 32(BX)(AX*1)
-	VMULPS    Y3, Y9, Y10
-	VMULPS    Y9, Y10, Y10
-	VMULPS    32(SI)(AX*1), Y4, Y9
-	VADDPS    Y10, Y9, Y9
-	VMOVUPS   Y9, 32(SI)(AX*1)
-	VMOVUPS   32(R8)(AX*1), Y10
-	VMAXPS    Y9, Y10, Y12
-	VMAXPS    Y10, Y9, Y9
-	VORPS     Y12, Y9, Y9
-	VMOVUPS   Y9, 32(R8)(AX*1)
-	VSQRTPS   Y9, Y9
-	VDIVPS    Y6, Y9, Y9
-	VADDPS    Y7, Y9, Y9
-	VMULPS    Y5, Y11, Y11
-	VDIVPS    Y9, Y11, Y11
-	VSUBPS    Y11, Y8, Y8
-	VMOVUPS   Y8, 32(CX)(AX*1)
-	ADDQ      $0x40, AX
-	JMP       loop
+	CMPQ         R9, DI
+	JGE          done
+	VMULPS       (CX)(R9*1), Y0, Y8
+	VMULPS       Y1, Y8, Y9
+	VADDPS       (DX)(R9*1), Y9, Y9
+	VMOVUPS      (BX)(R9*1), Y11
+	VSUBPS       Y11, Y9, Y10
+	VMULPS       Y2, Y10, Y10
+	VADDPS       Y10, Y11, Y11
+	VANDPS       adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS       adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS      adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS       $0x1e, Y10, Y13, Y10
+	VBLENDVPS    Y10, Y12, Y11, Y11
+	VMOVUPS      Y11, (BX)(R9*1)
+	VMULPS       Y3, Y9, Y10
+	VMULPS       Y9, Y10, Y10
+	VMULPS       (SI)(R9*1), Y4, Y9
+	VADDPS       Y10, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VPBROADCASTD 80(AX), Y12
+	VCMPPS       $0x1e, Y9, Y12, Y12
+	VBLENDVPS    Y12, Y10, Y9, Y9
+	VMOVUPS      Y9, (SI)(R9*1)
+	VMOVUPS      (R8)(R9*1), Y10
+	VMAXPS       Y9, Y10, Y12
+	VMAXPS       Y10, Y9, Y9
+	VORPS        Y12, Y9, Y9
+	VMOVUPS      Y9, (R8)(R9*1)
+	VSQRTPS      Y9, Y9
+	VDIVPS       Y6, Y9, Y9
+	VADDPS       Y7, Y9, Y9
+	VMULPS       Y5, Y11, Y11
+	VDIVPS       Y9, Y11, Y11
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, (CX)(R9*1)
+	VMULPS       32(CX)(R9*1), Y0, Y8
+	VMULPS       Y1, Y8, Y9
+	VADDPS       32(DX)(R9*1), Y9, Y9
+	VMOVUPS      32(BX)(R9*1), Y11
+	VSUBPS       Y11, Y9, Y10
+	VMULPS       Y2, Y10, Y10
+	VADDPS       Y10, Y11, Y11
+	VANDPS       adamConstantsAVX2<>+0(SB), Y11, Y10
+	VANDPS       adamConstantsAVX2<>+64(SB), Y11, Y12
+	VMOVUPS      adamConstantsAVX2<>+128(SB), Y13
+	VCMPPS       $0x1e, Y10, Y13, Y10
+	VBLENDVPS    Y10, Y12, Y11, Y11
+	VMOVUPS      Y11, 32(BX)(R9*1)
+	VMULPS       Y3, Y9, Y10
+	VMULPS       Y9, Y10, Y10
+	VMULPS       32(SI)(R9*1), Y4, Y9
+	VADDPS       Y10, Y9, Y9
+	VXORPS       Y10, Y10, Y10
+	VPBROADCASTD 80(AX), Y12
+	VCMPPS       $0x1e, Y9, Y12, Y12
+	VBLENDVPS    Y12, Y10, Y9, Y9
+	VMOVUPS      Y9, 32(SI)(R9*1)
+	VMOVUPS      32(R8)(R9*1), Y10
+	VMAXPS       Y9, Y10, Y12
+	VMAXPS       Y10, Y9, Y9
+	VORPS        Y12, Y9, Y9
+	VMOVUPS      Y9, 32(R8)(R9*1)
+	VSQRTPS      Y9, Y9
+	VDIVPS       Y6, Y9, Y9
+	VADDPS       Y7, Y9, Y9
+	VMULPS       Y5, Y11, Y11
+	VDIVPS       Y9, Y11, Y11
+	VSUBPS       Y11, Y8, Y8
+	VMOVUPS      Y8, 32(CX)(R9*1)
+	ADDQ         $0x40, R9
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -493,43 +509,51 @@ TEXT ·rmspropAVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Y3
 	VPBROADCASTD 64(AX), Y4
 	VPBROADCASTD 68(AX), Y4
-	MOVQ         40(AX), AX
-	XORQ         SI, SI
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), SI
+	XORQ         DI, DI
+	SHLQ         $0x02, SI
 
 loop:
-	CMPQ    SI, AX
-	JGE     done
-	VMOVUPS (CX)(SI*1), Y5
-	VMULPS  Y5, Y4, Y6
-	VADDPS  (DX)(SI*1), Y6, Y6
-	VMULPS  (BX)(SI*1), Y1, Y7
-	VMULPS  Y2, Y6, Y8
-	VMULPS  Y6, Y8, Y8
-	VADDPS  Y8, Y7, Y7
-	VMOVUPS Y7, (BX)(SI*1)
-	VSQRTPS Y7, Y7
-	VADDPS  Y3, Y7, Y7
-	VDIVPS  Y7, Y6, Y6
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y5, Y5
-	VMOVUPS Y5, (CX)(SI*1)
-	VMOVUPS 32(CX)(SI*1), Y5
-	VMULPS  Y5, Y4, Y6
-	VADDPS  32(DX)(SI*1), Y6, Y6
-	VMULPS  32(BX)(SI*1), Y1, Y7
-	VMULPS  Y2, Y6, Y8
-	VMULPS  Y6, Y8, Y8
-	VADDPS  Y8, Y7, Y7
-	VMOVUPS Y7, 32(BX)(SI*1)
-	VSQRTPS Y7, Y7
-	VADDPS  Y3, Y7, Y7
-	VDIVPS  Y7, Y6, Y6
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y5, Y5
-	VMOVUPS Y5, 32(CX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ         DI, SI
+	JGE          done
+	VMOVUPS      (CX)(DI*1), Y5
+	VMULPS       Y5, Y4, Y6
+	VADDPS       (DX)(DI*1), Y6, Y6
+	VMULPS       (BX)(DI*1), Y1, Y7
+	VMULPS       Y2, Y6, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VPBROADCASTD 72(AX), Y9
+	VCMPPS       $0x1e, Y7, Y9, Y9
+	VBLENDVPS    Y9, Y8, Y7, Y7
+	VMOVUPS      Y7, (BX)(DI*1)
+	VSQRTPS      Y7, Y7
+	VADDPS       Y3, Y7, Y7
+	VDIVPS       Y7, Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (CX)(DI*1)
+	VMOVUPS      32(CX)(DI*1), Y5
+	VMULPS       Y5, Y4, Y6
+	VADDPS       32(DX)(DI*1), Y6, Y6
+	VMULPS       32(BX)(DI*1), Y1, Y7
+	VMULPS       Y2, Y6, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VPBROADCASTD 72(AX), Y9
+	VCMPPS       $0x1e, Y7, Y9, Y9
+	VBLENDVPS    Y9, Y8, Y7, Y7
+	VMOVUPS      Y7, 32(BX)(DI*1)
+	VSQRTPS      Y7, Y7
+	VADDPS       Y3, Y7, Y7
+	VDIVPS       Y7, Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y5, 32(CX)(DI*1)
+	ADDQ         $0x40, DI
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -550,59 +574,67 @@ TEXT ·rmspropMomentumAVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Y3
 	VPBROADCASTD 64(AX), Y4
 	VPBROADCASTD 68(AX), Y5
-	MOVQ         40(AX), AX
-	XORQ         DI, DI
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), DI
+	XORQ         R8, R8
+	SHLQ         $0x02, DI
 
 loop:
-	CMPQ      DI, AX
-	JGE       done
-	VMOVUPS   (CX)(DI*1), Y6
-	VMULPS    Y6, Y5, Y7
-	VADDPS    (DX)(DI*1), Y7, Y7
-	VMULPS    (BX)(DI*1), Y1, Y8
-	VMULPS    Y2, Y7, Y9
-	VMULPS    Y7, Y9, Y9
-	VADDPS    Y9, Y8, Y8
-	VMOVUPS   Y8, (BX)(DI*1)
-	VSQRTPS   Y8, Y8
-	VADDPS    Y3, Y8, Y8
-	VDIVPS    Y8, Y7, Y7
-	VMULPS    (SI)(DI*1), Y4, Y9
-	VADDPS    Y9, Y7, Y7
-	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
-	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
-	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
-	VCMPPS    $0x1e, Y8, Y10, Y8
-	VBLENDVPS Y8, Y9, Y7, Y7
-	VMOVUPS   Y7, (SI)(DI*1)
-	VMULPS    Y0, Y7, Y7
-	VSUBPS    Y7, Y6, Y6
-	VMOVUPS   Y6, (CX)(DI*1)
-	VMOVUPS   32(CX)(DI*1), Y6
-	VMULPS    Y6, Y5, Y7
-	VADDPS    32(DX)(DI*1), Y7, Y7
-	VMULPS    32(BX)(DI*1), Y1, Y8
-	VMULPS    Y2, Y7, Y9
-	VMULPS    Y7, Y9, Y9
-	VADDPS    Y9, Y8, Y8
-	VMOVUPS   Y8, 32(BX)(DI*1)
-	VSQRTPS   Y8, Y8
-	VADDPS    Y3, Y8, Y8
-	VDIVPS    Y8, Y7, Y7
-	VMULPS    32(SI)(DI*1), Y4, Y9
-	VADDPS    Y9, Y7, Y7
-	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
-	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
-	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
-	VCMPPS    $0x1e, Y8, Y10, Y8
-	VBLENDVPS Y8, Y9, Y7, Y7
-	VMOVUPS   Y7, 32(SI)(DI*1)
-	VMULPS    Y0, Y7, Y7
-	VSUBPS    Y7, Y6, Y6
-	VMOVUPS   Y6, 32(CX)(DI*1)
-	ADDQ      $0x40, DI
-	JMP       loop
+	CMPQ         R8, DI
+	JGE          done
+	VMOVUPS      (CX)(R8*1), Y6
+	VMULPS       Y6, Y5, Y7
+	VADDPS       (DX)(R8*1), Y7, Y7
+	VMULPS       (BX)(R8*1), Y1, Y8
+	VMULPS       Y2, Y7, Y9
+	VMULPS       Y7, Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VPBROADCASTD 72(AX), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y10
+	VBLENDVPS    Y10, Y9, Y8, Y8
+	VMOVUPS      Y8, (BX)(R8*1)
+	VSQRTPS      Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VDIVPS       Y8, Y7, Y7
+	VMULPS       (SI)(R8*1), Y4, Y9
+	VADDPS       Y9, Y7, Y7
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y8
+	VBLENDVPS    Y8, Y9, Y7, Y7
+	VMOVUPS      Y7, (SI)(R8*1)
+	VMULPS       Y0, Y7, Y7
+	VSUBPS       Y7, Y6, Y6
+	VMOVUPS      Y6, (CX)(R8*1)
+	VMOVUPS      32(CX)(R8*1), Y6
+	VMULPS       Y6, Y5, Y7
+	VADDPS       32(DX)(R8*1), Y7, Y7
+	VMULPS       32(BX)(R8*1), Y1, Y8
+	VMULPS       Y2, Y7, Y9
+	VMULPS       Y7, Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VPBROADCASTD 72(AX), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y10
+	VBLENDVPS    Y10, Y9, Y8, Y8
+	VMOVUPS      Y8, 32(BX)(R8*1)
+	VSQRTPS      Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VDIVPS       Y8, Y7, Y7
+	VMULPS       32(SI)(R8*1), Y4, Y9
+	VADDPS       Y9, Y7, Y7
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y8
+	VBLENDVPS    Y8, Y9, Y7, Y7
+	VMOVUPS      Y7, 32(SI)(R8*1)
+	VMULPS       Y0, Y7, Y7
+	VSUBPS       Y7, Y6, Y6
+	VMOVUPS      Y6, 32(CX)(R8*1)
+	ADDQ         $0x40, R8
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -623,57 +655,75 @@ TEXT ·rmspropCenteredAVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Y3
 	VPBROADCASTD 64(AX), Y4
 	VPBROADCASTD 68(AX), Y4
-	MOVQ         40(AX), AX
-	XORQ         DI, DI
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), DI
+	XORQ         R8, R8
+	SHLQ         $0x02, DI
 
 loop:
-	CMPQ    DI, AX
-	JGE     done
-	VMOVUPS (CX)(DI*1), Y5
-	VMULPS  Y5, Y4, Y6
-	VADDPS  (DX)(DI*1), Y6, Y6
-	VMULPS  (BX)(DI*1), Y1, Y7
-	VMULPS  Y2, Y6, Y8
-	VMULPS  Y6, Y8, Y8
-	VADDPS  Y8, Y7, Y7
-	VMOVUPS Y7, (BX)(DI*1)
-	VMOVUPS (SI)(DI*1), Y9
-	VSUBPS  Y9, Y6, Y8
-	VMULPS  Y2, Y8, Y8
-	VADDPS  Y8, Y9, Y9
-	VMOVUPS Y9, (SI)(DI*1)
-	VMULPS  Y9, Y9, Y9
-	VSUBPS  Y9, Y7, Y7
-	VSQRTPS Y7, Y7
-	VADDPS  Y3, Y7, Y7
-	VDIVPS  Y7, Y6, Y6
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y5, Y5
-	VMOVUPS Y5, (CX)(DI*1)
-	VMOVUPS 32(CX)(DI*1), Y5
-	VMULPS  Y5, Y4, Y6
-	VADDPS  32(DX)(DI*1), Y6, Y6
-	VMULPS  32(BX)(DI*1), Y1, Y7
-	VMULPS  Y2, Y6, Y8
-	VMULPS  Y6, Y8, Y8
-	VADDPS  Y8, Y7, Y7
-	VMOVUPS Y7, 32(BX)(DI*1)
-	VMOVUPS 32(SI)(DI*1), Y9
-	VSUBPS  Y9, Y6, Y8
-	VMULPS  Y2, Y8, Y8
-	VADDPS  Y8, Y9, Y9
-	VMOVUPS Y9, 32(SI)(DI*1)
-	VMULPS  Y9, Y9, Y9
-	VSUBPS  Y9, Y7, Y7
-	VSQRTPS Y7, Y7
-	VADDPS  Y3, Y7, Y7
-	VDIVPS  Y7, Y6, Y6
-	VMULPS  Y0, Y6, Y6
-	VSUBPS  Y6, Y5, Y5
-	VMOVUPS Y5, 32(CX)(DI*1)
-	ADDQ    $0x40, DI
-	JMP     loop
+	CMPQ         R8, DI
+	JGE          done
+	VMOVUPS      (CX)(R8*1), Y5
+	VMULPS       Y5, Y4, Y6
+	VADDPS       (DX)(R8*1), Y6, Y6
+	VMULPS       (BX)(R8*1), Y1, Y7
+	VMULPS       Y2, Y6, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VPBROADCASTD 72(AX), Y9
+	VCMPPS       $0x1e, Y7, Y9, Y9
+	VBLENDVPS    Y9, Y8, Y7, Y7
+	VMOVUPS      Y7, (BX)(R8*1)
+	VMOVUPS      (SI)(R8*1), Y9
+	VSUBPS       Y9, Y6, Y8
+	VMULPS       Y2, Y8, Y8
+	VADDPS       Y8, Y9, Y9
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y9, Y8
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y9, Y10
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y11
+	VCMPPS       $0x1e, Y8, Y11, Y8
+	VBLENDVPS    Y8, Y10, Y9, Y8
+	VMOVUPS      Y8, (SI)(R8*1)
+	VMULPS       Y8, Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSQRTPS      Y7, Y7
+	VADDPS       Y3, Y7, Y7
+	VDIVPS       Y7, Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y5, (CX)(R8*1)
+	VMOVUPS      32(CX)(R8*1), Y5
+	VMULPS       Y5, Y4, Y6
+	VADDPS       32(DX)(R8*1), Y6, Y6
+	VMULPS       32(BX)(R8*1), Y1, Y7
+	VMULPS       Y2, Y6, Y8
+	VMULPS       Y6, Y8, Y8
+	VADDPS       Y8, Y7, Y7
+	VXORPS       Y8, Y8, Y8
+	VPBROADCASTD 72(AX), Y9
+	VCMPPS       $0x1e, Y7, Y9, Y9
+	VBLENDVPS    Y9, Y8, Y7, Y7
+	VMOVUPS      Y7, 32(BX)(R8*1)
+	VMOVUPS      32(SI)(R8*1), Y9
+	VSUBPS       Y9, Y6, Y8
+	VMULPS       Y2, Y8, Y8
+	VADDPS       Y8, Y9, Y9
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y9, Y8
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y9, Y10
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y11
+	VCMPPS       $0x1e, Y8, Y11, Y8
+	VBLENDVPS    Y8, Y10, Y9, Y8
+	VMOVUPS      Y8, 32(SI)(R8*1)
+	VMULPS       Y8, Y8, Y8
+	VSUBPS       Y8, Y7, Y7
+	VSQRTPS      Y7, Y7
+	VADDPS       Y3, Y7, Y7
+	VDIVPS       Y7, Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VSUBPS       Y6, Y5, Y5
+	VMOVUPS      Y5, 32(CX)(R8*1)
+	ADDQ         $0x40, R8
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -694,73 +744,91 @@ TEXT ·rmspropCenteredMomentumAVX2(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Y3
 	VPBROADCASTD 64(AX), Y4
 	VPBROADCASTD 68(AX), Y5
-	MOVQ         40(AX), AX
-	XORQ         R8, R8
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), R8
+	XORQ         R9, R9
+	SHLQ         $0x02, R8
 
 loop:
-	CMPQ      R8, AX
-	JGE       done
-	VMOVUPS   (CX)(R8*1), Y6
-	VMULPS    Y6, Y5, Y7
-	VADDPS    (DX)(R8*1), Y7, Y7
-	VMULPS    (BX)(R8*1), Y1, Y8
-	VMULPS    Y2, Y7, Y9
-	VMULPS    Y7, Y9, Y9
-	VADDPS    Y9, Y8, Y8
-	VMOVUPS   Y8, (BX)(R8*1)
-	VMOVUPS   (DI)(R8*1), Y10
-	VSUBPS    Y10, Y7, Y9
-	VMULPS    Y2, Y9, Y9
-	VADDPS    Y9, Y10, Y10
-	VMOVUPS   Y10, (DI)(R8*1)
-	VMULPS    Y10, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VSQRTPS   Y8, Y8
-	VADDPS    Y3, Y8, Y8
-	VDIVPS    Y8, Y7, Y7
-	VMULPS    (SI)(R8*1), Y4, Y9
-	VADDPS    Y9, Y7, Y7
-	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
-	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
-	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
-	VCMPPS    $0x1e, Y8, Y10, Y8
-	VBLENDVPS Y8, Y9, Y7, Y7
-	VMOVUPS   Y7, (SI)(R8*1)
-	VMULPS    Y0, Y7, Y7
-	VSUBPS    Y7, Y6, Y6
-	VMOVUPS   Y6, (CX)(R8*1)
-	VMOVUPS   32(CX)(R8*1), Y6
-	VMULPS    Y6, Y5, Y7
-	VADDPS    32(DX)(R8*1), Y7, Y7
-	VMULPS    32(BX)(R8*1), Y1, Y8
-	VMULPS    Y2, Y7, Y9
-	VMULPS    Y7, Y9, Y9
-	VADDPS    Y9, Y8, Y8
-	VMOVUPS   Y8, 32(BX)(R8*1)
-	VMOVUPS   32(DI)(R8*1), Y10
-	VSUBPS    Y10, Y7, Y9
-	VMULPS    Y2, Y9, Y9
-	VADDPS    Y9, Y10, Y10
-	VMOVUPS   Y10, 32(DI)(R8*1)
-	VMULPS    Y10, Y10, Y10
-	VSUBPS    Y10, Y8, Y8
-	VSQRTPS   Y8, Y8
-	VADDPS    Y3, Y8, Y8
-	VDIVPS    Y8, Y7, Y7
-	VMULPS    32(SI)(R8*1), Y4, Y9
-	VADDPS    Y9, Y7, Y7
-	VANDPS    rmspropConstantsAVX2<>+0(SB), Y7, Y8
-	VANDPS    rmspropConstantsAVX2<>+64(SB), Y7, Y9
-	VMOVUPS   rmspropConstantsAVX2<>+128(SB), Y10
-	VCMPPS    $0x1e, Y8, Y10, Y8
-	VBLENDVPS Y8, Y9, Y7, Y7
-	VMOVUPS   Y7, 32(SI)(R8*1)
-	VMULPS    Y0, Y7, Y7
-	VSUBPS    Y7, Y6, Y6
-	VMOVUPS   Y6, 32(CX)(R8*1)
-	ADDQ      $0x40, R8
-	JMP       loop
+	CMPQ         R9, R8
+	JGE          done
+	VMOVUPS      (CX)(R9*1), Y6
+	VMULPS       Y6, Y5, Y7
+	VADDPS       (DX)(R9*1), Y7, Y7
+	VMULPS       (BX)(R9*1), Y1, Y8
+	VMULPS       Y2, Y7, Y9
+	VMULPS       Y7, Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VPBROADCASTD 72(AX), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y10
+	VBLENDVPS    Y10, Y9, Y8, Y8
+	VMOVUPS      Y8, (BX)(R9*1)
+	VMOVUPS      (DI)(R9*1), Y10
+	VSUBPS       Y10, Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VADDPS       Y9, Y10, Y10
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y10, Y9
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y10, Y11
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y12
+	VCMPPS       $0x1e, Y9, Y12, Y9
+	VBLENDVPS    Y9, Y11, Y10, Y9
+	VMOVUPS      Y9, (DI)(R9*1)
+	VMULPS       Y9, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VSQRTPS      Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VDIVPS       Y8, Y7, Y7
+	VMULPS       (SI)(R9*1), Y4, Y9
+	VADDPS       Y9, Y7, Y7
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y8
+	VBLENDVPS    Y8, Y9, Y7, Y7
+	VMOVUPS      Y7, (SI)(R9*1)
+	VMULPS       Y0, Y7, Y7
+	VSUBPS       Y7, Y6, Y6
+	VMOVUPS      Y6, (CX)(R9*1)
+	VMOVUPS      32(CX)(R9*1), Y6
+	VMULPS       Y6, Y5, Y7
+	VADDPS       32(DX)(R9*1), Y7, Y7
+	VMULPS       32(BX)(R9*1), Y1, Y8
+	VMULPS       Y2, Y7, Y9
+	VMULPS       Y7, Y9, Y9
+	VADDPS       Y9, Y8, Y8
+	VXORPS       Y9, Y9, Y9
+	VPBROADCASTD 72(AX), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y10
+	VBLENDVPS    Y10, Y9, Y8, Y8
+	VMOVUPS      Y8, 32(BX)(R9*1)
+	VMOVUPS      32(DI)(R9*1), Y10
+	VSUBPS       Y10, Y7, Y9
+	VMULPS       Y2, Y9, Y9
+	VADDPS       Y9, Y10, Y10
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y10, Y9
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y10, Y11
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y12
+	VCMPPS       $0x1e, Y9, Y12, Y9
+	VBLENDVPS    Y9, Y11, Y10, Y9
+	VMOVUPS      Y9, 32(DI)(R9*1)
+	VMULPS       Y9, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VSQRTPS      Y8, Y8
+	VADDPS       Y3, Y8, Y8
+	VDIVPS       Y8, Y7, Y7
+	VMULPS       32(SI)(R9*1), Y4, Y9
+	VADDPS       Y9, Y7, Y7
+	VANDPS       rmspropConstantsAVX2<>+0(SB), Y7, Y8
+	VANDPS       rmspropConstantsAVX2<>+64(SB), Y7, Y9
+	VMOVUPS      rmspropConstantsAVX2<>+128(SB), Y10
+	VCMPPS       $0x1e, Y8, Y10, Y8
+	VBLENDVPS    Y8, Y9, Y7, Y7
+	VMOVUPS      Y7, 32(SI)(R9*1)
+	VMULPS       Y0, Y7, Y7
+	VSUBPS       Y7, Y6, Y6
+	VMOVUPS      Y6, 32(CX)(R9*1)
+	ADDQ         $0x40, R9
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -1033,38 +1101,42 @@ TEXT ·adamAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD 68(AX), Z5
 	VPBROADCASTD 72(AX), Z6
 	VPBROADCASTD 76(AX), Z7
-	XORQ         AX, AX
+	XORQ         R8, R8
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ         AX, DI
+	CMPQ         R8, DI
 	JGE          done
-	VMULPS       (CX)(AX*1), Z0, Z8
+	VMULPS       (CX)(R8*1), Z0, Z8
 	VMULPS       Z1, Z8, Z9
-	VADDPS       (DX)(AX*1), Z9, Z9
-	VMOVUPS      (BX)(AX*1), Z11
+	VADDPS       (DX)(R8*1), Z9, Z9
+	VMOVUPS      (BX)(R8*1), Z11
 	VSUBPS       Z11, Z9, Z10
 	VMULPS       Z2, Z10, Z10
 	VADDPS       Z10, Z11, Z11
 	VANDPS.BCST  adamConstantsAVX512<>+0(SB), Z11, Z10
-	VANDPS.BCST  adamConstantsAVX512<>+64(SB), Z11, Z13
-	VBROADCASTSS adamConstantsAVX512<>+128(SB), Z14
-	VCMPPS       $0x1e, Z10, Z14, K1
-	VBLENDMPS    Z13, Z11, K1, Z12
-	VMOVUPS      Z12, (BX)(AX*1)
+	VANDPS.BCST  adamConstantsAVX512<>+64(SB), Z11, Z15
+	VBROADCASTSS adamConstantsAVX512<>+128(SB), Z16
+	VCMPPS       $0x1e, Z10, Z16, K1
+	VBLENDMPS    Z15, Z11, K1, Z12
+	VMOVUPS      Z12, (BX)(R8*1)
 	VMULPS       Z3, Z9, Z10
 	VMULPS       Z9, Z10, Z10
-	VMULPS       (SI)(AX*1), Z4, Z9
+	VMULPS       (SI)(R8*1), Z4, Z9
 	VADDPS       Z10, Z9, Z9
-	VMOVUPS      Z9, (SI)(AX*1)
-	VSQRTPS      Z9, Z9
-	VDIVPS       Z6, Z9, Z9
-	VADDPS       Z7, Z9, Z9
+	VPXORD       Z13, Z13, Z13
+	VPBROADCASTD 80(AX), Z10
+	VCMPPS       $0x1e, Z9, Z10, K1
+	VBLENDMPS    Z13, Z9, K1, Z14
+	VMOVUPS      Z14, (SI)(R8*1)
+	VSQRTPS      Z14, Z14
+	VDIVPS       Z6, Z14, Z14
+	VADDPS       Z7, Z14, Z14
 	VMULPS       Z5, Z12, Z12
-	VDIVPS       Z9, Z12, Z12
+	VDIVPS       Z14, Z12, Z12
 	VSUBPS       Z12, Z8, Z8
-	VMOVUPS      Z8, (CX)(AX*1)
-	ADDQ         $0x40, AX
+	VMOVUPS      Z8, (CX)(R8*1)
+	ADDQ         $0x40, R8
 	JMP          loop
 
 done:
@@ -1089,43 +1161,47 @@ TEXT ·amsGradAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD 68(AX), Z5
 	VPBROADCASTD 72(AX), Z6
 	VPBROADCASTD 76(AX), Z7
-	XORQ         AX, AX
+	XORQ         R9, R9
 	SHLQ         $0x02, DI
 
 loop:
-	CMPQ         AX, DI
+	CMPQ         R9, DI
 	JGE          done
-	VMULPS       (CX)(AX*1), Z0, Z8
+	VMULPS       (CX)(R9*1), Z0, Z8
 	VMULPS       Z1, Z8, Z9
-	VADDPS       (DX)(AX*1), Z9, Z9
-	VMOVUPS      (BX)(AX*1), Z11
+	VADDPS       (DX)(R9*1), Z9, Z9
+	VMOVUPS      (BX)(R9*1), Z11
 	VSUBPS       Z11, Z9, Z10
 	VMULPS       Z2, Z10, Z10
 	VADDPS       Z10, Z11, Z11
 	VANDPS.BCST  adamConstantsAVX512<>+0(SB), Z11, Z10
-	VANDPS.BCST  adamConstantsAVX512<>+64(SB), Z11, Z13
-	VBROADCASTSS adamConstantsAVX512<>+128(SB), Z14
-	VCMPPS       $0x1e, Z10, Z14, K1
-	VBLENDMPS    Z13, Z11, K1, Z12
-	VMOVUPS      Z12, (BX)(AX*1)
+	VANDPS.BCST  adamConstantsAVX512<>+64(SB), Z11, Z15
+	VBROADCASTSS adamConstantsAVX512<>+128(SB), Z16
+	VCMPPS       $0x1e, Z10, Z16, K1
+	VBLENDMPS    Z15, Z11, K1, Z12
+	VMOVUPS      Z12, (BX)(R9*1)
 	VMULPS       Z3, Z9, Z10
 	VMULPS       Z9, Z10, Z10
-	VMULPS       (SI)(AX*1), Z4, Z9
+	VMULPS       (SI)(R9*1), Z4, Z9
 	VADDPS       Z10, Z9, Z9
-	VMOVUPS      Z9, (SI)(AX*1)
-	VMOVUPS      (R8)(AX*1), Z10
-	VMAXPS       Z9, Z10, Z11
-	VMAXPS       Z10, Z9, Z9
-	VORPS        Z11, Z9, Z9
-	VMOVUPS      Z9, (R8)(AX*1)
-	VSQRTPS      Z9, Z9
-	VDIVPS       Z6, Z9, Z9
-	VADDPS       Z7, Z9, Z9
+	VPXORD       Z13, Z13, Z13
+	VPBROADCASTD 80(AX), Z10
+	VCMPPS       $0x1e, Z9, Z10, K1
+	VBLENDMPS    Z13, Z9, K1, Z14
+	VMOVUPS      Z14, (SI)(R9*1)
+	VMOVUPS      (R8)(R9*1), Z9
+	VMAXPS       Z14, Z9, Z10
+	VMAXPS       Z9, Z14, Z14
+	VORPS        Z10, Z14, Z14
+	VMOVUPS      Z14, (R8)(R9*1)
+	VSQRTPS      Z14, Z14
+	VDIVPS       Z6, Z14, Z14
+	VADDPS       Z7, Z14, Z14
 	VMULPS       Z5, Z12, Z12
-	VDIVPS       Z9, Z12, Z12
+	VDIVPS       Z14, Z12, Z12
 	VSUBPS       Z12, Z8, Z8
-	VMOVUPS      Z8, (CX)(AX*1)
-	ADDQ         $0x40, AX
+	VMOVUPS      Z8, (CX)(R9*1)
+	ADDQ         $0x40, R9
 	JMP          loop
 
 done:
@@ -1197,29 +1273,33 @@ TEXT ·rmspropAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Z3
 	VPBROADCASTD 64(AX), Z4
 	VPBROADCASTD 68(AX), Z4
-	MOVQ         40(AX), AX
-	XORQ         SI, SI
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), SI
+	XORQ         DI, DI
+	SHLQ         $0x02, SI
 
 loop:
-	CMPQ    SI, AX
-	JGE     done
-	VMOVUPS (CX)(SI*1), Z5
-	VMULPS  Z5, Z4, Z6
-	VADDPS  (DX)(SI*1), Z6, Z6
-	VMULPS  (BX)(SI*1), Z1, Z7
-	VMULPS  Z2, Z6, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  Z8, Z7, Z7
-	VMOVUPS Z7, (BX)(SI*1)
-	VSQRTPS Z7, Z7
-	VADDPS  Z3, Z7, Z7
-	VDIVPS  Z7, Z6, Z6
-	VMULPS  Z0, Z6, Z6
-	VSUBPS  Z6, Z5, Z5
-	VMOVUPS Z5, (CX)(SI*1)
-	ADDQ    $0x40, SI
-	JMP     loop
+	CMPQ         DI, SI
+	JGE          done
+	VMOVUPS      (CX)(DI*1), Z7
+	VMULPS       Z7, Z4, Z8
+	VADDPS       (DX)(DI*1), Z8, Z8
+	VMULPS       (BX)(DI*1), Z1, Z9
+	VMULPS       Z2, Z8, Z10
+	VMULPS       Z8, Z10, Z10
+	VADDPS       Z10, Z9, Z9
+	VPXORD       Z5, Z5, Z5
+	VPBROADCASTD 72(AX), Z10
+	VCMPPS       $0x1e, Z9, Z10, K1
+	VBLENDMPS    Z5, Z9, K1, Z6
+	VMOVUPS      Z6, (BX)(DI*1)
+	VSQRTPS      Z6, Z6
+	VADDPS       Z3, Z6, Z6
+	VDIVPS       Z6, Z8, Z8
+	VMULPS       Z0, Z8, Z8
+	VSUBPS       Z8, Z7, Z7
+	VMOVUPS      Z7, (CX)(DI*1)
+	ADDQ         $0x40, DI
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -1240,36 +1320,40 @@ TEXT ·rmspropMomentumAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Z3
 	VPBROADCASTD 64(AX), Z4
 	VPBROADCASTD 68(AX), Z5
-	MOVQ         40(AX), AX
-	XORQ         DI, DI
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), DI
+	XORQ         R8, R8
+	SHLQ         $0x02, DI
 
 loop:
-	CMPQ         DI, AX
+	CMPQ         R8, DI
 	JGE          done
-	VMOVUPS      (CX)(DI*1), Z6
+	VMOVUPS      (CX)(R8*1), Z6
 	VMULPS       Z6, Z5, Z7
-	VADDPS       (DX)(DI*1), Z7, Z7
-	VMULPS       (BX)(DI*1), Z1, Z8
+	VADDPS       (DX)(R8*1), Z7, Z7
+	VMULPS       (BX)(R8*1), Z1, Z8
 	VMULPS       Z2, Z7, Z9
 	VMULPS       Z7, Z9, Z9
 	VADDPS       Z9, Z8, Z8
-	VMOVUPS      Z8, (BX)(DI*1)
-	VSQRTPS      Z8, Z8
-	VADDPS       Z3, Z8, Z8
-	VDIVPS       Z8, Z7, Z7
-	VMULPS       (SI)(DI*1), Z4, Z9
+	VPXORD       Z10, Z10, Z10
+	VPBROADCASTD 72(AX), Z9
+	VCMPPS       $0x1e, Z8, Z9, K1
+	VBLENDMPS    Z10, Z8, K1, Z11
+	VMOVUPS      Z11, (BX)(R8*1)
+	VSQRTPS      Z11, Z11
+	VADDPS       Z3, Z11, Z11
+	VDIVPS       Z11, Z7, Z7
+	VMULPS       (SI)(R8*1), Z4, Z9
 	VADDPS       Z9, Z7, Z7
 	VANDPS.BCST  rmspropConstantsAVX512<>+0(SB), Z7, Z8
 	VANDPS.BCST  rmspropConstantsAVX512<>+64(SB), Z7, Z9
-	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z11
-	VCMPPS       $0x1e, Z8, Z11, K1
-	VBLENDMPS    Z9, Z7, K1, Z10
-	VMOVUPS      Z10, (SI)(DI*1)
-	VMULPS       Z0, Z10, Z10
-	VSUBPS       Z10, Z6, Z6
-	VMOVUPS      Z6, (CX)(DI*1)
-	ADDQ         $0x40, DI
+	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z13
+	VCMPPS       $0x1e, Z8, Z13, K1
+	VBLENDMPS    Z9, Z7, K1, Z12
+	VMOVUPS      Z12, (SI)(R8*1)
+	VMULPS       Z0, Z12, Z12
+	VSUBPS       Z12, Z6, Z6
+	VMOVUPS      Z6, (CX)(R8*1)
+	ADDQ         $0x40, R8
 	JMP          loop
 
 done:
@@ -1277,7 +1361,7 @@ done:
 	RET
 
 // func rmspropCenteredAVX512(rmsStep *rmsStep)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F
 TEXT ·rmspropCenteredAVX512(SB), NOSPLIT, $0-8
 	MOVQ         rmsStep+0(FP), AX
 	MOVQ         (AX), CX
@@ -1291,36 +1375,45 @@ TEXT ·rmspropCenteredAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Z3
 	VPBROADCASTD 64(AX), Z4
 	VPBROADCASTD 68(AX), Z4
-	MOVQ         40(AX), AX
-	XORQ         DI, DI
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), DI
+	XORQ         R8, R8
+	SHLQ         $0x02, DI
 
 loop:
-	CMPQ    DI, AX
-	JGE     done
-	VMOVUPS (CX)(DI*1), Z5
-	VMULPS  Z5, Z4, Z6
-	VADDPS  (DX)(DI*1), Z6, Z6
-	VMULPS  (BX)(DI*1), Z1, Z7
-	VMULPS  Z2, Z6, Z8
-	VMULPS  Z6, Z8, Z8
-	VADDPS  Z8, Z7, Z7
-	VMOVUPS Z7, (BX)(DI*1)
-	VMOVUPS (SI)(DI*1), Z9
-	VSUBPS  Z9, Z6, Z8
-	VMULPS  Z2, Z8, Z8
-	VADDPS  Z8, Z9, Z9
-	VMOVUPS Z9, (SI)(DI*1)
-	VMULPS  Z9, Z9, Z9
-	VSUBPS  Z9, Z7, Z7
-	VSQRTPS Z7, Z7
-	VADDPS  Z3, Z7, Z7
-	VDIVPS  Z7, Z6, Z6
-	VMULPS  Z0, Z6, Z6
-	VSUBPS  Z6, Z5, Z5
-	VMOVUPS Z5, (CX)(DI*1)
-	ADDQ    $0x40, DI
-	JMP     loop
+	CMPQ         R8, DI
+	JGE          done
+	VMOVUPS      (CX)(R8*1), Z8
+	VMULPS       Z8, Z4, Z9
+	VADDPS       (DX)(R8*1), Z9, Z9
+	VMULPS       (BX)(R8*1), Z1, Z10
+	VMULPS       Z2, Z9, Z11
+	VMULPS       Z9, Z11, Z11
+	VADDPS       Z11, Z10, Z10
+	VPXORD       Z5, Z5, Z5
+	VPBROADCASTD 72(AX), Z11
+	VCMPPS       $0x1e, Z10, Z11, K1
+	VBLENDMPS    Z5, Z10, K1, Z6
+	VMOVUPS      Z6, (BX)(R8*1)
+	VMOVUPS      (SI)(R8*1), Z10
+	VSUBPS       Z10, Z9, Z11
+	VMULPS       Z2, Z11, Z11
+	VADDPS       Z11, Z10, Z10
+	VANDPS.BCST  rmspropConstantsAVX512<>+0(SB), Z10, Z11
+	VANDPS.BCST  rmspropConstantsAVX512<>+64(SB), Z10, Z12
+	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z13
+	VCMPPS       $0x1e, Z11, Z13, K1
+	VBLENDMPS    Z12, Z10, K1, Z7
+	VMOVUPS      Z7, (SI)(R8*1)
+	VMULPS       Z7, Z7, Z7
+	VSUBPS       Z7, Z6, Z6
+	VSQRTPS      Z6, Z6
+	VADDPS       Z3, Z6, Z6
+	VDIVPS       Z6, Z9, Z9
+	VMULPS       Z0, Z9, Z9
+	VSUBPS       Z9, Z8, Z8
+	VMOVUPS      Z8, (CX)(R8*1)
+	ADDQ         $0x40, R8
+	JMP          loop
 
 done:
 	VZEROUPPER
@@ -1341,43 +1434,52 @@ TEXT ·rmspropCenteredMomentumAVX512(SB), NOSPLIT, $0-8
 	VPBROADCASTD 60(AX), Z3
 	VPBROADCASTD 64(AX), Z4
 	VPBROADCASTD 68(AX), Z5
-	MOVQ         40(AX), AX
-	XORQ         R8, R8
-	SHLQ         $0x02, AX
+	MOVQ         40(AX), R8
+	XORQ         R9, R9
+	SHLQ         $0x02, R8
 
 loop:
-	CMPQ         R8, AX
+	CMPQ         R9, R8
 	JGE          done
-	VMOVUPS      (CX)(R8*1), Z6
+	VMOVUPS      (CX)(R9*1), Z6
 	VMULPS       Z6, Z5, Z7
-	VADDPS       (DX)(R8*1), Z7, Z7
-	VMULPS       (BX)(R8*1), Z1, Z8
+	VADDPS       (DX)(R9*1), Z7, Z7
+	VMULPS       (BX)(R9*1), Z1, Z8
 	VMULPS       Z2, Z7, Z9
 	VMULPS       Z7, Z9, Z9
 	VADDPS       Z9, Z8, Z8
-	VMOVUPS      Z8, (BX)(R8*1)
-	VMOVUPS      (DI)(R8*1), Z10
-	VSUBPS       Z10, Z7, Z9
+	VPXORD       Z10, Z10, Z10
+	VPBROADCASTD 72(AX), Z9
+	VCMPPS       $0x1e, Z8, Z9, K1
+	VBLENDMPS    Z10, Z8, K1, Z11
+	VMOVUPS      Z11, (BX)(R9*1)
+	VMOVUPS      (DI)(R9*1), Z8
+	VSUBPS       Z8, Z7, Z9
 	VMULPS       Z2, Z9, Z9
-	VADDPS       Z9, Z10, Z10
-	VMOVUPS      Z10, (DI)(R8*1)
-	VMULPS       Z10, Z10, Z10
-	VSUBPS       Z10, Z8, Z8
-	VSQRTPS      Z8, Z8
-	VADDPS       Z3, Z8, Z8
-	VDIVPS       Z8, Z7, Z7
-	VMULPS       (SI)(R8*1), Z4, Z9
+	VADDPS       Z9, Z8, Z8
+	VANDPS.BCST  rmspropConstantsAVX512<>+0(SB), Z8, Z9
+	VANDPS.BCST  rmspropConstantsAVX512<>+64(SB), Z8, Z14
+	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z15
+	VCMPPS       $0x1e, Z9, Z15, K1
+	VBLENDMPS    Z14, Z8, K1, Z12
+	VMOVUPS      Z12, (DI)(R9*1)
+	VMULPS       Z12, Z12, Z12
+	VSUBPS       Z12, Z11, Z11
+	VSQRTPS      Z11, Z11
+	VADDPS       Z3, Z11, Z11
+	VDIVPS       Z11, Z7, Z7
+	VMULPS       (SI)(R9*1), Z4, Z9
 	VADDPS       Z9, Z7, Z7
 	VANDPS.BCST  rmspropConstantsAVX512<>+0(SB), Z7, Z8
 	VANDPS.BCST  rmspropConstantsAVX512<>+64(SB), Z7, Z9
-	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z10
-	VCMPPS       $0x1e, Z8, Z10, K1
-	VBLENDMPS    Z9, Z7, K1, Z11
-	VMOVUPS      Z11, (SI)(R8*1)
-	VMULPS       Z0, Z11, Z11
-	VSUBPS       Z11, Z6, Z6
-	VMOVUPS      Z6, (CX)(R8*1)
-	ADDQ         $0x40, R8
+	VBROADCASTSS rmspropConstantsAVX512<>+128(SB), Z14
+	VCMPPS       $0x1e, Z8, Z14, K1
+	VBLENDMPS    Z9, Z7, K1, Z13
+	VMOVUPS      Z13, (SI)(R9*1)
+	VMULPS       Z0, Z13, Z13
+	VSUBPS       Z13, Z6, Z6
+	VMOVUPS      Z6, (CX)(R9*1)
+	ADDQ         $0x40, R9
 	JMP          loop
 
 done:

@@ -381,143 +381,158 @@ done:
 
 // func adamNEON(adamStep *adamStep)
 TEXT ·adamNEON(SB), NOSPLIT, $0-8
-	MOVD	$adamConstantsNEON<>(SB), R1
-	MOVD	adamStep+0(FP), R2
-	MOVD	0(R2), R10
-	MOVD	8(R2), R9
-	MOVD	16(R2), R8
-	MOVD	24(R2), R7
-	MOVD	40(R2), R6
-	ADD	$48, R2, R0
+	MOVD	$adamConstantsNEON<>(SB), R2
+	MOVD	adamStep+0(FP), R12
+	MOVD	0(R12), R11
+	MOVD	8(R12), R10
+	MOVD	16(R12), R9
+	MOVD	24(R12), R8
+	MOVD	40(R12), R7
+	ADD	$48, R12, R0
 	VLD1R	(R0), [V19.S4]
-	ADD	$52, R2, R0
+	ADD	$52, R12, R0
 	VLD1R	(R0), [V18.S4]
-	ADD	$56, R2, R0
+	ADD	$56, R12, R0
 	VLD1R	(R0), [V17.S4]
-	ADD	$60, R2, R0
+	ADD	$60, R12, R0
 	VLD1R	(R0), [V16.S4]
-	ADD	$64, R2, R0
+	ADD	$64, R12, R0
 	VLD1R	(R0), [V15.S4]
-	ADD	$68, R2, R0
+	ADD	$68, R12, R0
 	VLD1R	(R0), [V14.S4]
-	ADD	$72, R2, R0
+	ADD	$72, R12, R0
 	VLD1R	(R0), [V13.S4]
-	ADD	$76, R2, R0
+	ADD	$76, R12, R0
 	VLD1R	(R0), [V12.S4]
-	MOVD	ZR, R5
-	LSL	$2, R6, R6
+	MOVD	ZR, R6
+	LSL	$2, R7, R7
 loop:
-	CMP	R6, R5
+	CMP	R7, R6
 	BGE	done
-	ADD	R5<<0, R10, R4
-	FLDPQ	0(R4), (F1, F0)
+	ADD	R6<<0, R11, R5
+	FLDPQ	0(R5), (F1, F0)
 	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
 	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
 	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
-	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
-	ADD	R5<<0, R9, R3
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	ADD	R5<<0, R8, R2
-	FLDPQ	0(R2), (F7, F6)
-	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	WORD	$0x6e32dd40 // fmul v0.4s, v10.4s, v18.4s
+	ADD	R6<<0, R10, R4
+	FLDPQ	0(R4), (F2, F1)
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	ADD	R6<<0, R9, R3
+	FLDPQ	0(R3), (F8, F7)
+	WORD	$0x4ea8d522 // fsub v2.4s, v9.4s, v8.4s
+	WORD	$0x4ea7d401 // fsub v1.4s, v0.4s, v7.4s
+	WORD	$0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
-	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V7.B16, V5.B16
-	VAND	V0.B16, V6.B16, V4.B16
-	FMOVQ	64(R1), F0
-	VAND	V0.B16, V7.B16, V3.B16
-	VAND	V0.B16, V6.B16, V2.B16
-	FLDPQ	128(R1), (F1, F0)
+	FMOVQ	0(R2), F1
+	VAND	V1.B16, V8.B16, V6.B16
+	VAND	V1.B16, V7.B16, V5.B16
+	FMOVQ	64(R2), F1
+	VAND	V1.B16, V8.B16, V4.B16
+	VAND	V1.B16, V7.B16, V3.B16
+	FLDPQ	128(R2), (F2, F1)
+	WORD	$0x6ea6e442 // fcmgt v2.4s, v2.4s, v6.4s
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
-	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V8.B16, V4.B16, V2.B16
+	VMOV	V2.B16, V4.B16
 	VBSL	V7.B16, V3.B16, V1.B16
 	VMOV	V1.B16, V3.B16
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FSTPQ	(F3, F2), 0(R2)
-	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
-	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
-	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
-	ADD	R5<<0, R7, R0
-	FLDPQ	0(R0), (F5, F4)
+	FSTPQ	(F4, F3), 0(R3)
+	WORD	$0x6e30dd22 // fmul v2.4s, v9.4s, v16.4s
+	WORD	$0x6e30dc01 // fmul v1.4s, v0.4s, v16.4s
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	ADD	R6<<0, R8, R1
+	FLDPQ	0(R1), (F5, F0)
 	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
-	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
-	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 0(R0)
+	WORD	$0x6e20dde0 // fmul v0.4s, v15.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	VMOVI	$0, V2.B16
+	ADD	$80, R12, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea9e425 // fcmgt v5.4s, v1.4s, v9.4s
+	WORD	$0x6ea0e421 // fcmgt v1.4s, v1.4s, v0.4s
+	VBSL	V9.B16, V2.B16, V5.B16
+	VMOV	V5.B16, V9.B16
+	VBSL	V0.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V8.B16
+	FSTPQ	(F9, F8), 0(R1)
 	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
 	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
 	WORD	$0x6e2dfd29 // fdiv v9.4s, v9.4s, v13.4s
 	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
 	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
 	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2edc84 // fmul v4.4s, v4.4s, v14.4s
 	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
-	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
-	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
-	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
-	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
-	FSTPQ	(F11, F10), 0(R4)
+	WORD	$0x6e29fc84 // fdiv v4.4s, v4.4s, v9.4s
+	WORD	$0x6e28fc63 // fdiv v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea4d56b // fsub v11.4s, v11.4s, v4.4s
+	WORD	$0x4ea3d54a // fsub v10.4s, v10.4s, v3.4s
+	FSTPQ	(F11, F10), 0(R5)
+	FLDPQ	32(R5), (F1, F0)
+	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
+	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
+	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
 	FLDPQ	32(R4), (F1, F0)
-	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
-	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
-	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
-	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
-	FLDPQ	32(R3), (F1, F0)
 	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
 	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FLDPQ	32(R2), (F7, F6)
-	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	FLDPQ	32(R3), (F7, F6)
+	WORD	$0x4ea7d522 // fsub v2.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d501 // fsub v1.4s, v8.4s, v6.4s
+	WORD	$0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
-	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FMOVQ	0(R1), F0
+	WORD	$0x4e22d4e7 // fadd v7.4s, v7.4s, v2.4s
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	FMOVQ	0(R2), F0
 	VAND	V0.B16, V7.B16, V5.B16
 	VAND	V0.B16, V6.B16, V4.B16
-	FMOVQ	64(R1), F0
+	FMOVQ	64(R2), F0
 	VAND	V0.B16, V7.B16, V3.B16
 	VAND	V0.B16, V6.B16, V2.B16
-	FLDPQ	128(R1), (F1, F0)
+	FLDPQ	128(R2), (F1, F0)
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
 	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
 	VBSL	V7.B16, V3.B16, V1.B16
 	VMOV	V1.B16, V3.B16
 	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FSTPQ	(F3, F2), 32(R2)
-	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
-	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
-	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
-	FLDPQ	32(R0), (F5, F4)
+	FSTPQ	(F3, F0), 32(R3)
+	WORD	$0x6e30dd22 // fmul v2.4s, v9.4s, v16.4s
+	WORD	$0x6e30dd01 // fmul v1.4s, v8.4s, v16.4s
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
+	FLDPQ	32(R1), (F5, F4)
 	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
 	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
-	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 32(R0)
-	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
-	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
-	WORD	$0x6e2dfd29 // fdiv v9.4s, v9.4s, v13.4s
-	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
-	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
-	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	VMOVI	$0, V4.B16
+	ADD	$80, R12, R0
+	VLD1R	(R0), [V2.S4]
+	WORD	$0x6ea9e441 // fcmgt v1.4s, v2.4s, v9.4s
+	WORD	$0x6ea8e442 // fcmgt v2.4s, v2.4s, v8.4s
+	VBSL	V9.B16, V4.B16, V1.B16
+	VBSL	V8.B16, V4.B16, V2.B16
+	FSTPQ	(F1, F2), 32(R1)
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
+	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
+	WORD	$0x6e2dfc21 // fdiv v1.4s, v1.4s, v13.4s
+	WORD	$0x6e2dfc42 // fdiv v2.4s, v2.4s, v13.4s
+	WORD	$0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
+	WORD	$0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
 	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
-	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
-	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
-	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
+	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
+	WORD	$0x6e21fc63 // fdiv v3.4s, v3.4s, v1.4s
+	WORD	$0x6e22fc00 // fdiv v0.4s, v0.4s, v2.4s
 	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
-	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
-	FSTPQ	(F11, F10), 32(R4)
-	ADD	$64, R5, R5
+	WORD	$0x4ea0d54a // fsub v10.4s, v10.4s, v0.4s
+	FSTPQ	(F11, F10), 32(R5)
+	ADD	$64, R6, R6
 	B	loop
 done:
 	RET
@@ -525,28 +540,28 @@ done:
 // func amsGradNEON(adamStep *adamStep)
 TEXT ·amsGradNEON(SB), NOSPLIT, $0-8
 	MOVD	$adamConstantsNEON<>(SB), R2
-	MOVD	adamStep+0(FP), R1
-	MOVD	0(R1), R12
-	MOVD	8(R1), R11
-	MOVD	16(R1), R10
-	MOVD	24(R1), R9
-	MOVD	40(R1), R8
-	MOVD	32(R1), R7
-	ADD	$48, R1, R0
+	MOVD	adamStep+0(FP), R13
+	MOVD	0(R13), R12
+	MOVD	8(R13), R11
+	MOVD	16(R13), R10
+	MOVD	24(R13), R9
+	MOVD	40(R13), R8
+	MOVD	32(R13), R7
+	ADD	$48, R13, R0
 	VLD1R	(R0), [V19.S4]
-	ADD	$52, R1, R0
+	ADD	$52, R13, R0
 	VLD1R	(R0), [V18.S4]
-	ADD	$56, R1, R0
+	ADD	$56, R13, R0
 	VLD1R	(R0), [V17.S4]
-	ADD	$60, R1, R0
+	ADD	$60, R13, R0
 	VLD1R	(R0), [V16.S4]
-	ADD	$64, R1, R0
+	ADD	$64, R13, R0
 	VLD1R	(R0), [V15.S4]
-	ADD	$68, R1, R0
+	ADD	$68, R13, R0
 	VLD1R	(R0), [V14.S4]
-	ADD	$72, R1, R0
+	ADD	$72, R13, R0
 	VLD1R	(R0), [V13.S4]
-	ADD	$76, R1, R0
+	ADD	$76, R13, R0
 	VLD1R	(R0), [V12.S4]
 	MOVD	ZR, R6
 	LSL	$2, R8, R8
@@ -558,48 +573,57 @@ loop:
 	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
 	WORD	$0x6e20de6a // fmul v10.4s, v19.4s, v0.4s
 	WORD	$0x6e32dd69 // fmul v9.4s, v11.4s, v18.4s
-	WORD	$0x6e32dd48 // fmul v8.4s, v10.4s, v18.4s
+	WORD	$0x6e32dd40 // fmul v0.4s, v10.4s, v18.4s
 	ADD	R6<<0, R11, R4
-	FLDPQ	0(R4), (F1, F0)
-	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	FLDPQ	0(R4), (F2, F1)
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
 	ADD	R6<<0, R10, R3
-	FLDPQ	0(R3), (F7, F6)
-	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	FLDPQ	0(R3), (F8, F7)
+	WORD	$0x4ea8d522 // fsub v2.4s, v9.4s, v8.4s
+	WORD	$0x4ea7d401 // fsub v1.4s, v0.4s, v7.4s
+	WORD	$0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
-	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
+	WORD	$0x4e22d508 // fadd v8.4s, v8.4s, v2.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FMOVQ	0(R2), F0
-	VAND	V0.B16, V7.B16, V5.B16
-	VAND	V0.B16, V6.B16, V4.B16
-	FMOVQ	64(R2), F0
-	VAND	V0.B16, V7.B16, V3.B16
-	VAND	V0.B16, V6.B16, V2.B16
-	FLDPQ	128(R2), (F1, F0)
+	FMOVQ	0(R2), F1
+	VAND	V1.B16, V8.B16, V6.B16
+	VAND	V1.B16, V7.B16, V5.B16
+	FMOVQ	64(R2), F1
+	VAND	V1.B16, V8.B16, V4.B16
+	VAND	V1.B16, V7.B16, V3.B16
+	FLDPQ	128(R2), (F2, F1)
+	WORD	$0x6ea6e442 // fcmgt v2.4s, v2.4s, v6.4s
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
-	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V8.B16, V4.B16, V2.B16
+	VMOV	V2.B16, V4.B16
 	VBSL	V7.B16, V3.B16, V1.B16
 	VMOV	V1.B16, V3.B16
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FSTPQ	(F3, F2), 0(R3)
-	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
-	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
-	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	FSTPQ	(F4, F3), 0(R3)
+	WORD	$0x6e30dd22 // fmul v2.4s, v9.4s, v16.4s
+	WORD	$0x6e30dc01 // fmul v1.4s, v0.4s, v16.4s
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
 	ADD	R6<<0, R9, R1
-	FLDPQ	0(R1), (F5, F4)
+	FLDPQ	0(R1), (F5, F0)
 	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
-	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
-	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
+	WORD	$0x6e20dde0 // fmul v0.4s, v15.4s, v0.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
+	VMOVI	$0, V2.B16
+	ADD	$80, R13, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea9e425 // fcmgt v5.4s, v1.4s, v9.4s
+	WORD	$0x6ea0e421 // fcmgt v1.4s, v1.4s, v0.4s
+	VBSL	V9.B16, V2.B16, V5.B16
+	VMOV	V5.B16, V9.B16
+	VBSL	V0.B16, V2.B16, V1.B16
+	VMOV	V1.B16, V8.B16
 	FSTPQ	(F9, F8), 0(R1)
 	ADD	R6<<0, R7, R0
 	FLDPQ	0(R0), (F6, F5)
-	WORD	$0x6ea9e4c4 // fcmgt v4.4s, v6.4s, v9.4s
-	VBSL	V9.B16, V6.B16, V4.B16
+	WORD	$0x6ea9e4c2 // fcmgt v2.4s, v6.4s, v9.4s
+	VBSL	V9.B16, V6.B16, V2.B16
 	WORD	$0x6ea8e4a1 // fcmgt v1.4s, v5.4s, v8.4s
 	VBSL	V8.B16, V5.B16, V1.B16
 	WORD	$0x6ea6e520 // fcmgt v0.4s, v9.4s, v6.4s
@@ -608,7 +632,7 @@ loop:
 	WORD	$0x6ea5e500 // fcmgt v0.4s, v8.4s, v5.4s
 	VBSL	V5.B16, V8.B16, V0.B16
 	VMOV	V0.B16, V8.B16
-	VORR	V4.B16, V9.B16, V9.B16
+	VORR	V2.B16, V9.B16, V9.B16
 	VORR	V1.B16, V8.B16, V8.B16
 	FSTPQ	(F9, F8), 0(R0)
 	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
@@ -617,12 +641,12 @@ loop:
 	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
 	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
 	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2edc84 // fmul v4.4s, v4.4s, v14.4s
 	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
-	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
-	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
-	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
-	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	WORD	$0x6e29fc84 // fdiv v4.4s, v4.4s, v9.4s
+	WORD	$0x6e28fc63 // fdiv v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea4d56b // fsub v11.4s, v11.4s, v4.4s
+	WORD	$0x4ea3d54a // fsub v10.4s, v10.4s, v3.4s
 	FSTPQ	(F11, F10), 0(R5)
 	FLDPQ	32(R5), (F1, F0)
 	WORD	$0x6e21de6b // fmul v11.4s, v19.4s, v1.4s
@@ -633,12 +657,12 @@ loop:
 	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
 	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
 	FLDPQ	32(R3), (F7, F6)
-	WORD	$0x4ea7d521 // fsub v1.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d500 // fsub v0.4s, v8.4s, v6.4s
+	WORD	$0x4ea7d522 // fsub v2.4s, v9.4s, v7.4s
+	WORD	$0x4ea6d501 // fsub v1.4s, v8.4s, v6.4s
+	WORD	$0x6e31dc42 // fmul v2.4s, v2.4s, v17.4s
 	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
-	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	WORD	$0x4e22d4e7 // fadd v7.4s, v7.4s, v2.4s
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
 	FMOVQ	0(R2), F0
 	VAND	V0.B16, V7.B16, V5.B16
 	VAND	V0.B16, V6.B16, V4.B16
@@ -647,48 +671,56 @@ loop:
 	VAND	V0.B16, V6.B16, V2.B16
 	FLDPQ	128(R2), (F1, F0)
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
-	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
-	VBSL	V7.B16, V3.B16, V1.B16
-	VMOV	V1.B16, V3.B16
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V2.B16
-	FSTPQ	(F3, F2), 32(R3)
-	WORD	$0x6e30dd21 // fmul v1.4s, v9.4s, v16.4s
-	WORD	$0x6e30dd00 // fmul v0.4s, v8.4s, v16.4s
-	WORD	$0x6e29dc21 // fmul v1.4s, v1.4s, v9.4s
-	WORD	$0x6e28dc00 // fmul v0.4s, v0.4s, v8.4s
+	WORD	$0x6ea4e404 // fcmgt v4.4s, v0.4s, v4.4s
+	VMOV	V1.B16, V0.B16
+	VBSL	V7.B16, V3.B16, V0.B16
+	VMOV	V4.B16, V3.B16
+	VBSL	V6.B16, V2.B16, V3.B16
+	FSTPQ	(F0, F3), 32(R3)
+	WORD	$0x6e30dd22 // fmul v2.4s, v9.4s, v16.4s
+	WORD	$0x6e30dd01 // fmul v1.4s, v8.4s, v16.4s
+	WORD	$0x6e29dc42 // fmul v2.4s, v2.4s, v9.4s
+	WORD	$0x6e28dc21 // fmul v1.4s, v1.4s, v8.4s
 	FLDPQ	32(R1), (F5, F4)
 	WORD	$0x6e25dde9 // fmul v9.4s, v15.4s, v5.4s
 	WORD	$0x6e24dde8 // fmul v8.4s, v15.4s, v4.4s
-	WORD	$0x4e21d529 // fadd v9.4s, v9.4s, v1.4s
-	WORD	$0x4e20d508 // fadd v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 32(R1)
-	FLDPQ	32(R0), (F6, F5)
-	WORD	$0x6ea9e4c4 // fcmgt v4.4s, v6.4s, v9.4s
-	VBSL	V9.B16, V6.B16, V4.B16
-	WORD	$0x6ea8e4a1 // fcmgt v1.4s, v5.4s, v8.4s
-	VBSL	V8.B16, V5.B16, V1.B16
-	WORD	$0x6ea6e520 // fcmgt v0.4s, v9.4s, v6.4s
-	VBSL	V6.B16, V9.B16, V0.B16
-	VMOV	V0.B16, V9.B16
-	WORD	$0x6ea5e500 // fcmgt v0.4s, v8.4s, v5.4s
-	VBSL	V5.B16, V8.B16, V0.B16
-	VMOV	V0.B16, V8.B16
-	VORR	V4.B16, V9.B16, V9.B16
-	VORR	V1.B16, V8.B16, V8.B16
-	FSTPQ	(F9, F8), 32(R0)
-	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
+	WORD	$0x4e22d529 // fadd v9.4s, v9.4s, v2.4s
+	WORD	$0x4e21d508 // fadd v8.4s, v8.4s, v1.4s
+	VMOVI	$0, V4.B16
+	ADD	$80, R13, R3
+	VLD1R	(R3), [V2.S4]
+	WORD	$0x6ea9e441 // fcmgt v1.4s, v2.4s, v9.4s
+	WORD	$0x6ea8e442 // fcmgt v2.4s, v2.4s, v8.4s
+	VBSL	V9.B16, V4.B16, V1.B16
+	VBSL	V8.B16, V4.B16, V2.B16
+	VMOV	V2.B16, V8.B16
+	FSTPQ	(F1, F8), 32(R1)
+	FLDPQ	32(R0), (F7, F6)
+	WORD	$0x6ea1e4e5 // fcmgt v5.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V5.B16
+	WORD	$0x6ea8e4c4 // fcmgt v4.4s, v6.4s, v8.4s
+	VBSL	V8.B16, V6.B16, V4.B16
+	WORD	$0x6ea7e422 // fcmgt v2.4s, v1.4s, v7.4s
+	VBSL	V7.B16, V1.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea6e502 // fcmgt v2.4s, v8.4s, v6.4s
+	VBSL	V6.B16, V8.B16, V2.B16
+	VMOV	V2.B16, V8.B16
+	VORR	V5.B16, V1.B16, V1.B16
+	VORR	V4.B16, V8.B16, V8.B16
+	FSTPQ	(F1, F8), 32(R0)
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
 	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
-	WORD	$0x6e2dfd29 // fdiv v9.4s, v9.4s, v13.4s
+	WORD	$0x6e2dfc21 // fdiv v1.4s, v1.4s, v13.4s
 	WORD	$0x6e2dfd08 // fdiv v8.4s, v8.4s, v13.4s
-	WORD	$0x4e2cd529 // fadd v9.4s, v9.4s, v12.4s
+	WORD	$0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
 	WORD	$0x4e2cd508 // fadd v8.4s, v8.4s, v12.4s
+	WORD	$0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
 	WORD	$0x6e2edc63 // fmul v3.4s, v3.4s, v14.4s
-	WORD	$0x6e2edc42 // fmul v2.4s, v2.4s, v14.4s
-	WORD	$0x6e29fc63 // fdiv v3.4s, v3.4s, v9.4s
-	WORD	$0x6e28fc42 // fdiv v2.4s, v2.4s, v8.4s
-	WORD	$0x4ea3d56b // fsub v11.4s, v11.4s, v3.4s
-	WORD	$0x4ea2d54a // fsub v10.4s, v10.4s, v2.4s
+	WORD	$0x6e21fc00 // fdiv v0.4s, v0.4s, v1.4s
+	WORD	$0x6e28fc63 // fdiv v3.4s, v3.4s, v8.4s
+	WORD	$0x4ea0d56b // fsub v11.4s, v11.4s, v0.4s
+	WORD	$0x4ea3d54a // fsub v10.4s, v10.4s, v3.4s
 	FSTPQ	(F11, F10), 32(R5)
 	ADD	$64, R6, R6
 	B	loop
@@ -697,109 +729,123 @@ done:
 
 // func rmspropNEON(rmsStep *rmsStep)
 TEXT ·rmspropNEON(SB), NOSPLIT, $0-8
-	MOVD	rmsStep+0(FP), R1
-	MOVD	0(R1), R7
-	MOVD	8(R1), R6
-	MOVD	16(R1), R5
-	ADD	$48, R1, R0
+	MOVD	rmsStep+0(FP), R9
+	MOVD	0(R9), R8
+	MOVD	8(R9), R7
+	MOVD	16(R9), R6
+	ADD	$48, R9, R0
+	VLD1R	(R0), [V13.S4]
+	ADD	$52, R9, R0
 	VLD1R	(R0), [V12.S4]
-	ADD	$52, R1, R0
+	ADD	$56, R9, R0
 	VLD1R	(R0), [V11.S4]
-	ADD	$56, R1, R0
+	ADD	$60, R9, R0
 	VLD1R	(R0), [V10.S4]
-	ADD	$60, R1, R0
+	ADD	$68, R9, R0
 	VLD1R	(R0), [V9.S4]
-	ADD	$68, R1, R0
-	VLD1R	(R0), [V8.S4]
-	MOVD	40(R1), R4
-	MOVD	ZR, R3
-	LSL	$2, R4, R4
+	MOVD	40(R9), R5
+	MOVD	ZR, R4
+	LSL	$2, R5, R5
 loop:
-	CMP	R4, R3
+	CMP	R5, R4
 	BGE	done
-	ADD	R3<<0, R7, R2
-	FLDPQ	0(R2), (F7, F6)
-	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
-	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
-	ADD	R3<<0, R6, R1
+	ADD	R4<<0, R8, R3
+	FLDPQ	0(R3), (F8, F7)
+	WORD	$0x6e28dd26 // fmul v6.4s, v9.4s, v8.4s
+	WORD	$0x6e27dd25 // fmul v5.4s, v9.4s, v7.4s
+	ADD	R4<<0, R7, R2
+	FLDPQ	0(R2), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
+	ADD	R4<<0, R6, R1
 	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
-	WORD	$0x6e2adca1 // fmul v1.4s, v5.4s, v10.4s
-	WORD	$0x6e2adc80 // fmul v0.4s, v4.4s, v10.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 0(R0)
-	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
-	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
-	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
-	WORD	$0x4e29d442 // fadd v2.4s, v2.4s, v9.4s
-	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e21dd84 // fmul v4.4s, v12.4s, v1.4s
+	WORD	$0x6e20dd83 // fmul v3.4s, v12.4s, v0.4s
+	WORD	$0x6e2bdcc1 // fmul v1.4s, v6.4s, v11.4s
+	WORD	$0x6e2bdca0 // fmul v0.4s, v5.4s, v11.4s
+	WORD	$0x6e26dc21 // fmul v1.4s, v1.4s, v6.4s
+	WORD	$0x6e25dc00 // fmul v0.4s, v0.4s, v5.4s
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	VMOVI	$0, V2.B16
+	ADD	$72, R9, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea4e420 // fcmgt v0.4s, v1.4s, v4.4s
+	WORD	$0x6ea3e421 // fcmgt v1.4s, v1.4s, v3.4s
+	VBSL	V4.B16, V2.B16, V0.B16
+	VBSL	V3.B16, V2.B16, V1.B16
+	FSTPQ	(F0, F1), 0(R1)
+	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
+	WORD	$0x4e2ad400 // fadd v0.4s, v0.4s, v10.4s
+	WORD	$0x4e2ad421 // fadd v1.4s, v1.4s, v10.4s
+	WORD	$0x6e20fcc6 // fdiv v6.4s, v6.4s, v0.4s
+	WORD	$0x6e21fca5 // fdiv v5.4s, v5.4s, v1.4s
+	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
+	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
 	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
-	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
-	FSTPQ	(F7, F6), 0(R2)
-	FLDPQ	32(R2), (F7, F6)
-	WORD	$0x6e27dd05 // fmul v5.4s, v8.4s, v7.4s
-	WORD	$0x6e26dd04 // fmul v4.4s, v8.4s, v6.4s
+	FSTPQ	(F8, F7), 0(R3)
+	FLDPQ	32(R3), (F8, F7)
+	WORD	$0x6e28dd26 // fmul v6.4s, v9.4s, v8.4s
+	WORD	$0x6e27dd25 // fmul v5.4s, v9.4s, v7.4s
+	FLDPQ	32(R2), (F1, F0)
+	WORD	$0x4e21d4c6 // fadd v6.4s, v6.4s, v1.4s
+	WORD	$0x4e20d4a5 // fadd v5.4s, v5.4s, v0.4s
 	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x4e21d4a5 // fadd v5.4s, v5.4s, v1.4s
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	FLDPQ	32(R0), (F1, F0)
-	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
-	WORD	$0x6e2adca1 // fmul v1.4s, v5.4s, v10.4s
-	WORD	$0x6e2adc80 // fmul v0.4s, v4.4s, v10.4s
-	WORD	$0x6e25dc21 // fmul v1.4s, v1.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 32(R0)
-	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
-	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
-	WORD	$0x4e29d463 // fadd v3.4s, v3.4s, v9.4s
-	WORD	$0x4e29d442 // fadd v2.4s, v2.4s, v9.4s
-	WORD	$0x6e23fca5 // fdiv v5.4s, v5.4s, v3.4s
-	WORD	$0x6e22fc84 // fdiv v4.4s, v4.4s, v2.4s
-	WORD	$0x6e2cdca5 // fmul v5.4s, v5.4s, v12.4s
-	WORD	$0x6e2cdc84 // fmul v4.4s, v4.4s, v12.4s
+	WORD	$0x6e21dd84 // fmul v4.4s, v12.4s, v1.4s
+	WORD	$0x6e20dd83 // fmul v3.4s, v12.4s, v0.4s
+	WORD	$0x6e2bdcc1 // fmul v1.4s, v6.4s, v11.4s
+	WORD	$0x6e2bdca0 // fmul v0.4s, v5.4s, v11.4s
+	WORD	$0x6e26dc21 // fmul v1.4s, v1.4s, v6.4s
+	WORD	$0x6e25dc00 // fmul v0.4s, v0.4s, v5.4s
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	VMOVI	$0, V2.B16
+	ADD	$72, R9, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea4e420 // fcmgt v0.4s, v1.4s, v4.4s
+	WORD	$0x6ea3e421 // fcmgt v1.4s, v1.4s, v3.4s
+	VBSL	V4.B16, V2.B16, V0.B16
+	VBSL	V3.B16, V2.B16, V1.B16
+	FSTPQ	(F0, F1), 32(R1)
+	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
+	WORD	$0x4e2ad400 // fadd v0.4s, v0.4s, v10.4s
+	WORD	$0x4e2ad421 // fadd v1.4s, v1.4s, v10.4s
+	WORD	$0x6e20fcc6 // fdiv v6.4s, v6.4s, v0.4s
+	WORD	$0x6e21fca5 // fdiv v5.4s, v5.4s, v1.4s
+	WORD	$0x6e2ddcc6 // fmul v6.4s, v6.4s, v13.4s
+	WORD	$0x6e2ddca5 // fmul v5.4s, v5.4s, v13.4s
+	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
 	WORD	$0x4ea5d4e7 // fsub v7.4s, v7.4s, v5.4s
-	WORD	$0x4ea4d4c6 // fsub v6.4s, v6.4s, v4.4s
-	FSTPQ	(F7, F6), 32(R2)
-	ADD	$64, R3, R3
+	FSTPQ	(F8, F7), 32(R3)
+	ADD	$64, R4, R4
 	B	loop
 done:
 	RET
 
 // func rmspropMomentumNEON(rmsStep *rmsStep)
 TEXT ·rmspropMomentumNEON(SB), NOSPLIT, $0-8
-	MOVD	$rmspropConstantsNEON<>(SB), R0
-	MOVD	rmsStep+0(FP), R2
-	MOVD	0(R2), R10
-	MOVD	8(R2), R9
-	MOVD	16(R2), R8
-	MOVD	24(R2), R7
-	ADD	$48, R2, R1
-	VLD1R	(R1), [V15.S4]
-	ADD	$52, R2, R1
-	VLD1R	(R1), [V14.S4]
-	ADD	$56, R2, R1
-	VLD1R	(R1), [V13.S4]
-	ADD	$60, R2, R1
-	VLD1R	(R1), [V12.S4]
-	ADD	$64, R2, R1
-	VLD1R	(R1), [V11.S4]
-	ADD	$68, R2, R1
-	VLD1R	(R1), [V10.S4]
-	MOVD	40(R2), R6
+	MOVD	$rmspropConstantsNEON<>(SB), R1
+	MOVD	rmsStep+0(FP), R11
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	24(R11), R7
+	ADD	$48, R11, R0
+	VLD1R	(R0), [V15.S4]
+	ADD	$52, R11, R0
+	VLD1R	(R0), [V14.S4]
+	ADD	$56, R11, R0
+	VLD1R	(R0), [V13.S4]
+	ADD	$60, R11, R0
+	VLD1R	(R0), [V12.S4]
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V11.S4]
+	ADD	$68, R11, R0
+	VLD1R	(R0), [V10.S4]
+	MOVD	40(R11), R6
 	MOVD	ZR, R5
 	LSL	$2, R6, R6
 loop:
@@ -809,45 +855,52 @@ loop:
 	FLDPQ	0(R4), (F9, F8)
 	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
 	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
-	ADD	R5<<0, R9, R3
-	FLDPQ	0(R3), (F1, F0)
+	ADD	R5<<0, R9, R0
+	FLDPQ	0(R0), (F1, F0)
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	ADD	R5<<0, R8, R2
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x6e21ddc3 // fmul v3.4s, v14.4s, v1.4s
-	WORD	$0x6e20ddc2 // fmul v2.4s, v14.4s, v0.4s
+	ADD	R5<<0, R8, R3
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x6e21ddc4 // fmul v4.4s, v14.4s, v1.4s
+	WORD	$0x6e20ddc3 // fmul v3.4s, v14.4s, v0.4s
 	WORD	$0x6e2ddce1 // fmul v1.4s, v7.4s, v13.4s
 	WORD	$0x6e2ddcc0 // fmul v0.4s, v6.4s, v13.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 0(R2)
-	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
-	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
-	WORD	$0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
-	WORD	$0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
-	WORD	$0x6e23fce7 // fdiv v7.4s, v7.4s, v3.4s
-	WORD	$0x6e22fcc6 // fdiv v6.4s, v6.4s, v2.4s
-	ADD	R5<<0, R7, R1
-	FLDPQ	0(R1), (F1, F0)
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	VMOVI	$0, V2.B16
+	ADD	$72, R11, R2
+	VLD1R	(R2), [V1.S4]
+	WORD	$0x6ea4e420 // fcmgt v0.4s, v1.4s, v4.4s
+	WORD	$0x6ea3e421 // fcmgt v1.4s, v1.4s, v3.4s
+	VBSL	V4.B16, V2.B16, V0.B16
+	VBSL	V3.B16, V2.B16, V1.B16
+	FSTPQ	(F0, F1), 0(R3)
+	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
+	WORD	$0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
+	WORD	$0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
+	WORD	$0x6e20fce7 // fdiv v7.4s, v7.4s, v0.4s
+	WORD	$0x6e21fcc6 // fdiv v6.4s, v6.4s, v1.4s
+	ADD	R5<<0, R7, R2
+	FLDPQ	0(R2), (F1, F0)
 	WORD	$0x6e21dd61 // fmul v1.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R1), F0
 	VAND	V0.B16, V7.B16, V5.B16
 	VAND	V0.B16, V6.B16, V4.B16
-	FMOVQ	64(R0), F0
+	FMOVQ	64(R1), F0
 	VAND	V0.B16, V7.B16, V3.B16
 	VAND	V0.B16, V6.B16, V2.B16
-	FLDPQ	128(R0), (F1, F0)
+	FLDPQ	128(R1), (F1, F0)
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
 	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
 	VBSL	V7.B16, V3.B16, V1.B16
 	VBSL	V6.B16, V2.B16, V0.B16
-	FSTPQ	(F1, F0), 0(R1)
+	FSTPQ	(F1, F0), 0(R2)
 	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
 	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
 	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
@@ -856,42 +909,49 @@ loop:
 	FLDPQ	32(R4), (F9, F8)
 	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
 	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
-	FLDPQ	32(R3), (F1, F0)
+	FLDPQ	32(R0), (F1, F0)
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x6e21ddc3 // fmul v3.4s, v14.4s, v1.4s
-	WORD	$0x6e20ddc2 // fmul v2.4s, v14.4s, v0.4s
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x6e21ddc4 // fmul v4.4s, v14.4s, v1.4s
+	WORD	$0x6e20ddc3 // fmul v3.4s, v14.4s, v0.4s
 	WORD	$0x6e2ddce1 // fmul v1.4s, v7.4s, v13.4s
 	WORD	$0x6e2ddcc0 // fmul v0.4s, v6.4s, v13.4s
 	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
 	WORD	$0x6e26dc00 // fmul v0.4s, v0.4s, v6.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	FSTPQ	(F3, F2), 32(R2)
-	WORD	$0x6ea1f863 // fsqrt v3.4s, v3.4s
-	WORD	$0x6ea1f842 // fsqrt v2.4s, v2.4s
-	WORD	$0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
-	WORD	$0x4e2cd442 // fadd v2.4s, v2.4s, v12.4s
-	WORD	$0x6e23fce7 // fdiv v7.4s, v7.4s, v3.4s
-	WORD	$0x6e22fcc6 // fdiv v6.4s, v6.4s, v2.4s
-	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
+	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
+	VMOVI	$0, V2.B16
+	ADD	$72, R11, R0
+	VLD1R	(R0), [V1.S4]
+	WORD	$0x6ea4e420 // fcmgt v0.4s, v1.4s, v4.4s
+	WORD	$0x6ea3e421 // fcmgt v1.4s, v1.4s, v3.4s
+	VBSL	V4.B16, V2.B16, V0.B16
+	VBSL	V3.B16, V2.B16, V1.B16
+	FSTPQ	(F0, F1), 32(R3)
+	WORD	$0x6ea1f800 // fsqrt v0.4s, v0.4s
+	WORD	$0x6ea1f821 // fsqrt v1.4s, v1.4s
+	WORD	$0x4e2cd400 // fadd v0.4s, v0.4s, v12.4s
+	WORD	$0x4e2cd421 // fadd v1.4s, v1.4s, v12.4s
+	WORD	$0x6e20fce7 // fdiv v7.4s, v7.4s, v0.4s
+	WORD	$0x6e21fcc6 // fdiv v6.4s, v6.4s, v1.4s
+	FLDPQ	32(R2), (F1, F0)
 	WORD	$0x6e21dd61 // fmul v1.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R1), F0
 	VAND	V0.B16, V7.B16, V5.B16
 	VAND	V0.B16, V6.B16, V4.B16
-	FMOVQ	64(R0), F0
+	FMOVQ	64(R1), F0
 	VAND	V0.B16, V7.B16, V3.B16
 	VAND	V0.B16, V6.B16, V2.B16
-	FLDPQ	128(R0), (F1, F0)
+	FLDPQ	128(R1), (F1, F0)
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
 	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
 	VBSL	V7.B16, V3.B16, V1.B16
 	VBSL	V6.B16, V2.B16, V0.B16
-	FSTPQ	(F1, F0), 32(R1)
+	FSTPQ	(F1, F0), 32(R2)
 	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
 	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
 	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
@@ -904,258 +964,335 @@ done:
 
 // func rmspropCenteredNEON(rmsStep *rmsStep)
 TEXT ·rmspropCenteredNEON(SB), NOSPLIT, $0-8
-	MOVD	rmsStep+0(FP), R1
-	MOVD	0(R1), R9
-	MOVD	8(R1), R8
-	MOVD	16(R1), R7
-	MOVD	32(R1), R6
-	ADD	$48, R1, R0
+	MOVD	$rmspropConstantsNEON<>(SB), R1
+	MOVD	rmsStep+0(FP), R11
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	32(R11), R7
+	ADD	$48, R11, R0
+	VLD1R	(R0), [V18.S4]
+	ADD	$52, R11, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$56, R11, R0
+	VLD1R	(R0), [V16.S4]
+	ADD	$60, R11, R0
+	VLD1R	(R0), [V15.S4]
+	ADD	$68, R11, R0
 	VLD1R	(R0), [V14.S4]
-	ADD	$52, R1, R0
-	VLD1R	(R0), [V13.S4]
-	ADD	$56, R1, R0
-	VLD1R	(R0), [V12.S4]
-	ADD	$60, R1, R0
-	VLD1R	(R0), [V11.S4]
-	ADD	$68, R1, R0
-	VLD1R	(R0), [V10.S4]
-	MOVD	40(R1), R5
-	MOVD	ZR, R4
-	LSL	$2, R5, R5
+	MOVD	40(R11), R6
+	MOVD	ZR, R5
+	LSL	$2, R6, R6
 loop:
-	CMP	R5, R4
+	CMP	R6, R5
 	BGE	done
-	ADD	R4<<0, R9, R3
-	FLDPQ	0(R3), (F9, F8)
-	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
-	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
-	ADD	R4<<0, R8, R2
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
-	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	ADD	R4<<0, R7, R1
-	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x6e21dda5 // fmul v5.4s, v13.4s, v1.4s
-	WORD	$0x6e20dda4 // fmul v4.4s, v13.4s, v0.4s
-	WORD	$0x6e2cdce3 // fmul v3.4s, v7.4s, v12.4s
-	WORD	$0x6e2cdcc2 // fmul v2.4s, v6.4s, v12.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 0(R1)
-	ADD	R4<<0, R6, R0
+	ADD	R5<<0, R10, R4
+	FLDPQ	0(R4), (F13, F12)
+	WORD	$0x6e2dddcb // fmul v11.4s, v14.4s, v13.4s
+	WORD	$0x6e2cddca // fmul v10.4s, v14.4s, v12.4s
+	ADD	R5<<0, R9, R0
 	FLDPQ	0(R0), (F1, F0)
-	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
-	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R0)
-	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
-	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
-	WORD	$0x4e2bd4a5 // fadd v5.4s, v5.4s, v11.4s
-	WORD	$0x4e2bd484 // fadd v4.4s, v4.4s, v11.4s
-	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
-	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
-	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
-	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
-	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	ADD	R5<<0, R8, R3
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x6e21de23 // fmul v3.4s, v17.4s, v1.4s
+	WORD	$0x6e20de22 // fmul v2.4s, v17.4s, v0.4s
+	WORD	$0x6e30dd61 // fmul v1.4s, v11.4s, v16.4s
+	WORD	$0x6e30dd40 // fmul v0.4s, v10.4s, v16.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VMOVI	$0, V1.B16
+	ADD	$72, R11, R2
+	VLD1R	(R2), [V0.S4]
+	WORD	$0x6ea3e409 // fcmgt v9.4s, v0.4s, v3.4s
+	WORD	$0x6ea2e400 // fcmgt v0.4s, v0.4s, v2.4s
+	VBSL	V3.B16, V1.B16, V9.B16
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V8.B16
 	FSTPQ	(F9, F8), 0(R3)
-	FLDPQ	32(R3), (F9, F8)
-	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
-	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
-	FLDPQ	32(R2), (F1, F0)
+	ADD	R5<<0, R7, R2
+	FLDPQ	0(R2), (F7, F6)
+	WORD	$0x4ea7d561 // fsub v1.4s, v11.4s, v7.4s
+	WORD	$0x4ea6d540 // fsub v0.4s, v10.4s, v6.4s
+	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
+	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x6e21dda5 // fmul v5.4s, v13.4s, v1.4s
-	WORD	$0x6e20dda4 // fmul v4.4s, v13.4s, v0.4s
-	WORD	$0x6e2cdce3 // fmul v3.4s, v7.4s, v12.4s
-	WORD	$0x6e2cdcc2 // fmul v2.4s, v6.4s, v12.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 32(R1)
-	FLDPQ	32(R0), (F1, F0)
-	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
-	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
-	WORD	$0x6e2cdc63 // fmul v3.4s, v3.4s, v12.4s
-	WORD	$0x6e2cdc42 // fmul v2.4s, v2.4s, v12.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 32(R0)
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R1), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R1), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 0(R2)
 	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
-	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
-	WORD	$0x4e2bd4a5 // fadd v5.4s, v5.4s, v11.4s
-	WORD	$0x4e2bd484 // fadd v4.4s, v4.4s, v11.4s
-	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
-	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
-	WORD	$0x6e2edce7 // fmul v7.4s, v7.4s, v14.4s
-	WORD	$0x6e2edcc6 // fmul v6.4s, v6.4s, v14.4s
-	WORD	$0x4ea7d529 // fsub v9.4s, v9.4s, v7.4s
-	WORD	$0x4ea6d508 // fsub v8.4s, v8.4s, v6.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x4e2fd529 // fadd v9.4s, v9.4s, v15.4s
+	WORD	$0x4e2fd508 // fadd v8.4s, v8.4s, v15.4s
+	WORD	$0x6e29fd6b // fdiv v11.4s, v11.4s, v9.4s
+	WORD	$0x6e28fd4a // fdiv v10.4s, v10.4s, v8.4s
+	WORD	$0x6e32dd6b // fmul v11.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd4a // fmul v10.4s, v10.4s, v18.4s
+	WORD	$0x4eabd5ad // fsub v13.4s, v13.4s, v11.4s
+	WORD	$0x4eaad58c // fsub v12.4s, v12.4s, v10.4s
+	FSTPQ	(F13, F12), 0(R4)
+	FLDPQ	32(R4), (F13, F12)
+	WORD	$0x6e2dddcb // fmul v11.4s, v14.4s, v13.4s
+	WORD	$0x6e2cddca // fmul v10.4s, v14.4s, v12.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x6e21de23 // fmul v3.4s, v17.4s, v1.4s
+	WORD	$0x6e20de22 // fmul v2.4s, v17.4s, v0.4s
+	WORD	$0x6e30dd61 // fmul v1.4s, v11.4s, v16.4s
+	WORD	$0x6e30dd40 // fmul v0.4s, v10.4s, v16.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VMOVI	$0, V1.B16
+	ADD	$72, R11, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x6ea3e409 // fcmgt v9.4s, v0.4s, v3.4s
+	WORD	$0x6ea2e400 // fcmgt v0.4s, v0.4s, v2.4s
+	VBSL	V3.B16, V1.B16, V9.B16
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V8.B16
 	FSTPQ	(F9, F8), 32(R3)
-	ADD	$64, R4, R4
+	FLDPQ	32(R2), (F7, F6)
+	WORD	$0x4ea7d561 // fsub v1.4s, v11.4s, v7.4s
+	WORD	$0x4ea6d540 // fsub v0.4s, v10.4s, v6.4s
+	WORD	$0x6e30dc21 // fmul v1.4s, v1.4s, v16.4s
+	WORD	$0x6e30dc00 // fmul v0.4s, v0.4s, v16.4s
+	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
+	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R1), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R1), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R2)
+	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x4e2fd529 // fadd v9.4s, v9.4s, v15.4s
+	WORD	$0x4e2fd508 // fadd v8.4s, v8.4s, v15.4s
+	WORD	$0x6e29fd6b // fdiv v11.4s, v11.4s, v9.4s
+	WORD	$0x6e28fd4a // fdiv v10.4s, v10.4s, v8.4s
+	WORD	$0x6e32dd6b // fmul v11.4s, v11.4s, v18.4s
+	WORD	$0x6e32dd4a // fmul v10.4s, v10.4s, v18.4s
+	WORD	$0x4eabd5ad // fsub v13.4s, v13.4s, v11.4s
+	WORD	$0x4eaad58c // fsub v12.4s, v12.4s, v10.4s
+	FSTPQ	(F13, F12), 32(R4)
+	ADD	$64, R5, R5
 	B	loop
 done:
 	RET
 
 // func rmspropCenteredMomentumNEON(rmsStep *rmsStep)
 TEXT ·rmspropCenteredMomentumNEON(SB), NOSPLIT, $0-8
-	MOVD	$rmspropConstantsNEON<>(SB), R0
-	MOVD	rmsStep+0(FP), R2
-	MOVD	0(R2), R12
-	MOVD	8(R2), R11
-	MOVD	16(R2), R10
-	MOVD	24(R2), R9
-	MOVD	32(R2), R8
-	ADD	$48, R2, R1
-	VLD1R	(R1), [V15.S4]
-	ADD	$52, R2, R1
-	VLD1R	(R1), [V14.S4]
-	ADD	$56, R2, R1
-	VLD1R	(R1), [V13.S4]
-	ADD	$60, R2, R1
-	VLD1R	(R1), [V12.S4]
-	ADD	$64, R2, R1
-	VLD1R	(R1), [V11.S4]
-	ADD	$68, R2, R1
-	VLD1R	(R1), [V10.S4]
-	MOVD	40(R2), R7
+	MOVD	$rmspropConstantsNEON<>(SB), R2
+	MOVD	rmsStep+0(FP), R13
+	MOVD	0(R13), R12
+	MOVD	8(R13), R11
+	MOVD	16(R13), R10
+	MOVD	24(R13), R9
+	MOVD	32(R13), R8
+	ADD	$48, R13, R0
+	VLD1R	(R0), [V19.S4]
+	ADD	$52, R13, R0
+	VLD1R	(R0), [V18.S4]
+	ADD	$56, R13, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$60, R13, R0
+	VLD1R	(R0), [V16.S4]
+	ADD	$64, R13, R0
+	VLD1R	(R0), [V15.S4]
+	ADD	$68, R13, R0
+	VLD1R	(R0), [V14.S4]
+	MOVD	40(R13), R7
 	MOVD	ZR, R6
 	LSL	$2, R7, R7
 loop:
 	CMP	R7, R6
 	BGE	done
 	ADD	R6<<0, R12, R5
-	FLDPQ	0(R5), (F9, F8)
-	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
-	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
-	ADD	R6<<0, R11, R4
+	FLDPQ	0(R5), (F13, F12)
+	WORD	$0x6e2dddcb // fmul v11.4s, v14.4s, v13.4s
+	WORD	$0x6e2cddca // fmul v10.4s, v14.4s, v12.4s
+	ADD	R6<<0, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	ADD	R6<<0, R10, R4
 	FLDPQ	0(R4), (F1, F0)
+	WORD	$0x6e21de43 // fmul v3.4s, v18.4s, v1.4s
+	WORD	$0x6e20de42 // fmul v2.4s, v18.4s, v0.4s
+	WORD	$0x6e31dd61 // fmul v1.4s, v11.4s, v17.4s
+	WORD	$0x6e31dd40 // fmul v0.4s, v10.4s, v17.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VMOVI	$0, V1.B16
+	ADD	$72, R13, R1
+	VLD1R	(R1), [V0.S4]
+	WORD	$0x6ea3e409 // fcmgt v9.4s, v0.4s, v3.4s
+	WORD	$0x6ea2e400 // fcmgt v0.4s, v0.4s, v2.4s
+	VBSL	V3.B16, V1.B16, V9.B16
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+	FSTPQ	(F9, F8), 0(R4)
+	ADD	R6<<0, R8, R3
+	FLDPQ	0(R3), (F7, F6)
+	WORD	$0x4ea7d561 // fsub v1.4s, v11.4s, v7.4s
+	WORD	$0x4ea6d540 // fsub v0.4s, v10.4s, v6.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	ADD	R6<<0, R10, R3
-	FLDPQ	0(R3), (F1, F0)
-	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
-	WORD	$0x6e20ddc4 // fmul v4.4s, v14.4s, v0.4s
-	WORD	$0x6e2ddce3 // fmul v3.4s, v7.4s, v13.4s
-	WORD	$0x6e2ddcc2 // fmul v2.4s, v6.4s, v13.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 0(R3)
-	ADD	R6<<0, R8, R2
-	FLDPQ	0(R2), (F1, F0)
-	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
-	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
-	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
-	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 0(R2)
+	FMOVQ	0(R2), F0
+	VAND	V0.B16, V7.B16, V5.B16
+	VAND	V0.B16, V6.B16, V4.B16
+	FMOVQ	64(R2), F0
+	VAND	V0.B16, V7.B16, V3.B16
+	VAND	V0.B16, V6.B16, V2.B16
+	FLDPQ	128(R2), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V7.B16, V3.B16, V1.B16
+	VBSL	V6.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 0(R3)
 	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
 	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
-	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
-	WORD	$0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
-	WORD	$0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
-	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
-	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
+	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
+	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	WORD	$0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD	$0x6e29fd6b // fdiv v11.4s, v11.4s, v9.4s
+	WORD	$0x6e28fd4a // fdiv v10.4s, v10.4s, v8.4s
 	ADD	R6<<0, R9, R1
 	FLDPQ	0(R1), (F1, F0)
-	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FMOVQ	0(R0), F0
-	VAND	V0.B16, V7.B16, V5.B16
-	VAND	V0.B16, V6.B16, V4.B16
-	FMOVQ	64(R0), F0
-	VAND	V0.B16, V7.B16, V3.B16
-	VAND	V0.B16, V6.B16, V2.B16
-	FLDPQ	128(R0), (F1, F0)
+	WORD	$0x6e21dde1 // fmul v1.4s, v15.4s, v1.4s
+	WORD	$0x6e20dde0 // fmul v0.4s, v15.4s, v0.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FMOVQ	0(R2), F0
+	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V10.B16, V4.B16
+	FMOVQ	64(R2), F0
+	VAND	V0.B16, V11.B16, V3.B16
+	VAND	V0.B16, V10.B16, V2.B16
+	FLDPQ	128(R2), (F1, F0)
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
 	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
-	VBSL	V7.B16, V3.B16, V1.B16
-	VBSL	V6.B16, V2.B16, V0.B16
+	VBSL	V11.B16, V3.B16, V1.B16
+	VBSL	V10.B16, V2.B16, V0.B16
 	FSTPQ	(F1, F0), 0(R1)
-	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
-	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
-	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
-	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 0(R5)
-	FLDPQ	32(R5), (F9, F8)
-	WORD	$0x6e29dd47 // fmul v7.4s, v10.4s, v9.4s
-	WORD	$0x6e28dd46 // fmul v6.4s, v10.4s, v8.4s
+	WORD	$0x6e33dc21 // fmul v1.4s, v1.4s, v19.4s
+	WORD	$0x6e33dc00 // fmul v0.4s, v0.4s, v19.4s
+	WORD	$0x4ea1d5ad // fsub v13.4s, v13.4s, v1.4s
+	WORD	$0x4ea0d58c // fsub v12.4s, v12.4s, v0.4s
+	FSTPQ	(F13, F12), 0(R5)
+	FLDPQ	32(R5), (F13, F12)
+	WORD	$0x6e2dddcb // fmul v11.4s, v14.4s, v13.4s
+	WORD	$0x6e2cddca // fmul v10.4s, v14.4s, v12.4s
+	FLDPQ	32(R0), (F1, F0)
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	FLDPQ	32(R4), (F1, F0)
+	WORD	$0x6e21de43 // fmul v3.4s, v18.4s, v1.4s
+	WORD	$0x6e20de42 // fmul v2.4s, v18.4s, v0.4s
+	WORD	$0x6e31dd61 // fmul v1.4s, v11.4s, v17.4s
+	WORD	$0x6e31dd40 // fmul v0.4s, v10.4s, v17.4s
+	WORD	$0x6e2bdc21 // fmul v1.4s, v1.4s, v11.4s
+	WORD	$0x6e2adc00 // fmul v0.4s, v0.4s, v10.4s
+	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
+	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
+	VMOVI	$0, V1.B16
+	ADD	$72, R13, R0
+	VLD1R	(R0), [V0.S4]
+	WORD	$0x6ea3e409 // fcmgt v9.4s, v0.4s, v3.4s
+	WORD	$0x6ea2e400 // fcmgt v0.4s, v0.4s, v2.4s
+	VBSL	V3.B16, V1.B16, V9.B16
+	VBSL	V2.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V8.B16
+	FSTPQ	(F9, F8), 32(R4)
+	FLDPQ	32(R3), (F7, F6)
+	WORD	$0x4ea7d561 // fsub v1.4s, v11.4s, v7.4s
+	WORD	$0x4ea6d540 // fsub v0.4s, v10.4s, v6.4s
+	WORD	$0x6e31dc21 // fmul v1.4s, v1.4s, v17.4s
+	WORD	$0x6e31dc00 // fmul v0.4s, v0.4s, v17.4s
 	WORD	$0x4e21d4e7 // fadd v7.4s, v7.4s, v1.4s
 	WORD	$0x4e20d4c6 // fadd v6.4s, v6.4s, v0.4s
-	FLDPQ	32(R3), (F1, F0)
-	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
-	WORD	$0x6e20ddc4 // fmul v4.4s, v14.4s, v0.4s
-	WORD	$0x6e2ddce3 // fmul v3.4s, v7.4s, v13.4s
-	WORD	$0x6e2ddcc2 // fmul v2.4s, v6.4s, v13.4s
-	WORD	$0x6e27dc63 // fmul v3.4s, v3.4s, v7.4s
-	WORD	$0x6e26dc42 // fmul v2.4s, v2.4s, v6.4s
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	FSTPQ	(F5, F4), 32(R3)
-	FLDPQ	32(R2), (F1, F0)
-	WORD	$0x4ea1d4e3 // fsub v3.4s, v7.4s, v1.4s
-	WORD	$0x4ea0d4c2 // fsub v2.4s, v6.4s, v0.4s
-	WORD	$0x6e2ddc63 // fmul v3.4s, v3.4s, v13.4s
-	WORD	$0x6e2ddc42 // fmul v2.4s, v2.4s, v13.4s
-	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
-	WORD	$0x4e22d400 // fadd v0.4s, v0.4s, v2.4s
-	FSTPQ	(F1, F0), 32(R2)
-	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
-	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
-	WORD	$0x4ea1d4a5 // fsub v5.4s, v5.4s, v1.4s
-	WORD	$0x4ea0d484 // fsub v4.4s, v4.4s, v0.4s
-	WORD	$0x6ea1f8a5 // fsqrt v5.4s, v5.4s
-	WORD	$0x6ea1f884 // fsqrt v4.4s, v4.4s
-	WORD	$0x4e2cd4a5 // fadd v5.4s, v5.4s, v12.4s
-	WORD	$0x4e2cd484 // fadd v4.4s, v4.4s, v12.4s
-	WORD	$0x6e25fce7 // fdiv v7.4s, v7.4s, v5.4s
-	WORD	$0x6e24fcc6 // fdiv v6.4s, v6.4s, v4.4s
-	FLDPQ	32(R1), (F1, F0)
-	WORD	$0x6e21dd63 // fmul v3.4s, v11.4s, v1.4s
-	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
-	WORD	$0x4e23d4e7 // fadd v7.4s, v7.4s, v3.4s
-	WORD	$0x4e22d4c6 // fadd v6.4s, v6.4s, v2.4s
-	FMOVQ	0(R0), F0
+	FMOVQ	0(R2), F0
 	VAND	V0.B16, V7.B16, V5.B16
 	VAND	V0.B16, V6.B16, V4.B16
-	FMOVQ	64(R0), F0
+	FMOVQ	64(R2), F0
 	VAND	V0.B16, V7.B16, V3.B16
 	VAND	V0.B16, V6.B16, V2.B16
-	FLDPQ	128(R0), (F1, F0)
+	FLDPQ	128(R2), (F1, F0)
 	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
 	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
 	VBSL	V7.B16, V3.B16, V1.B16
 	VBSL	V6.B16, V2.B16, V0.B16
-	FSTPQ	(F1, F0), 32(R1)
-	WORD	$0x6e2fdc21 // fmul v1.4s, v1.4s, v15.4s
-	WORD	$0x6e2fdc00 // fmul v0.4s, v0.4s, v15.4s
+	FSTPQ	(F1, F0), 32(R3)
+	WORD	$0x6e21dc21 // fmul v1.4s, v1.4s, v1.4s
+	WORD	$0x6e20dc00 // fmul v0.4s, v0.4s, v0.4s
 	WORD	$0x4ea1d529 // fsub v9.4s, v9.4s, v1.4s
 	WORD	$0x4ea0d508 // fsub v8.4s, v8.4s, v0.4s
-	FSTPQ	(F9, F8), 32(R5)
+	WORD	$0x6ea1f929 // fsqrt v9.4s, v9.4s
+	WORD	$0x6ea1f908 // fsqrt v8.4s, v8.4s
+	WORD	$0x4e30d529 // fadd v9.4s, v9.4s, v16.4s
+	WORD	$0x4e30d508 // fadd v8.4s, v8.4s, v16.4s
+	WORD	$0x6e29fd6b // fdiv v11.4s, v11.4s, v9.4s
+	WORD	$0x6e28fd4a // fdiv v10.4s, v10.4s, v8.4s
+	FLDPQ	32(R1), (F1, F0)
+	WORD	$0x6e21dde1 // fmul v1.4s, v15.4s, v1.4s
+	WORD	$0x6e20dde0 // fmul v0.4s, v15.4s, v0.4s
+	WORD	$0x4e21d56b // fadd v11.4s, v11.4s, v1.4s
+	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
+	FMOVQ	0(R2), F0
+	VAND	V0.B16, V11.B16, V5.B16
+	VAND	V0.B16, V10.B16, V4.B16
+	FMOVQ	64(R2), F0
+	VAND	V0.B16, V11.B16, V3.B16
+	VAND	V0.B16, V10.B16, V2.B16
+	FLDPQ	128(R2), (F1, F0)
+	WORD	$0x6ea5e421 // fcmgt v1.4s, v1.4s, v5.4s
+	WORD	$0x6ea4e400 // fcmgt v0.4s, v0.4s, v4.4s
+	VBSL	V11.B16, V3.B16, V1.B16
+	VBSL	V10.B16, V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R1)
+	WORD	$0x6e33dc21 // fmul v1.4s, v1.4s, v19.4s
+	WORD	$0x6e33dc00 // fmul v0.4s, v0.4s, v19.4s
+	WORD	$0x4ea1d5ad // fsub v13.4s, v13.4s, v1.4s
+	WORD	$0x4ea0d58c // fsub v12.4s, v12.4s, v0.4s
+	FSTPQ	(F13, F12), 32(R5)
 	ADD	$64, R6, R6
 	B	loop
 done:

@@ -43,10 +43,10 @@ var Layouts = []isa.Layout{
 	{Folder: "optimizer", Name: "adamStep", Fields: []isa.Field{
 		{Name: "p", Offset: adamP}, {Name: "grad", Offset: adamGrad}, {Name: "m", Offset: adamM}, {Name: "v", Offset: adamV}, {Name: "vmax", Offset: adamMax}, {Name: "n", Offset: adamN},
 		{Name: "shrink", Offset: adamConstants}, {Name: "decay", Offset: adamConstants + 4}, {Name: "w1", Offset: adamConstants + 8}, {Name: "w2", Offset: adamConstants + 12},
-		{Name: "b2", Offset: adamConstants + 16}, {Name: "stepSize", Offset: adamConstants + 20}, {Name: "rootScale", Offset: adamConstants + 24}, {Name: "eps", Offset: adamConstants + 28},
+		{Name: "b2", Offset: adamConstants + 16}, {Name: "stepSize", Offset: adamConstants + 20}, {Name: "rootScale", Offset: adamConstants + 24}, {Name: "eps", Offset: adamConstants + 28}, {Name: "least", Offset: adamLeast},
 	}},
 	{Folder: "optimizer", Name: "rmsStep", Fields: []isa.Field{
 		{Name: "p", Offset: rmsP}, {Name: "grad", Offset: rmsGrad}, {Name: "square", Offset: rmsSquare}, {Name: "buf", Offset: rmsBuf}, {Name: "mean", Offset: rmsMean}, {Name: "n", Offset: rmsN},
-		{Name: "rate", Offset: rmsConstants}, {Name: "alpha", Offset: rmsConstants + 4}, {Name: "rest", Offset: rmsConstants + 8}, {Name: "eps", Offset: rmsConstants + 12}, {Name: "momentum", Offset: rmsConstants + 16}, {Name: "decay", Offset: rmsConstants + 20},
+		{Name: "rate", Offset: rmsConstants}, {Name: "alpha", Offset: rmsConstants + 4}, {Name: "rest", Offset: rmsConstants + 8}, {Name: "eps", Offset: rmsConstants + 12}, {Name: "momentum", Offset: rmsConstants + 16}, {Name: "decay", Offset: rmsConstants + 20}, {Name: "least", Offset: rmsLeast},
 	}},
 }

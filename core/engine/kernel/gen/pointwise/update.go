@@ -13,9 +13,11 @@ import (
 const (
 	adamP, adamGrad, adamM, adamV, adamMax, adamN = 0, 8, 16, 24, 32, 40
 	adamConstants                                 = 48
+	adamLeast                                     = adamConstants + 4*8
 
 	rmsP, rmsGrad, rmsSquare, rmsBuf, rmsMean, rmsN = 0, 8, 16, 24, 32, 40
 	rmsConstants                                    = 48
+	rmsLeast                                        = rmsConstants + 4*6
 )
 
 // update has the optimizers' steps.
@@ -51,6 +53,13 @@ func decayed(a *isa.Asm, p, g reg.GPVirtual, decay reg.VecVirtual, off reg.GPVir
 }
 
 // sgdMomentum emits the steps with momentum.
+// settleSquare is settle for what is not negative, and ends at the least that counts.
+func (f *formula) settleSquare(x reg.VecVirtual, step reg.GPVirtual, least int) reg.VecVirtual {
+	zero := f.Vec()
+	f.Zero(zero)
+	return f.Above(f.Splat32(step, least), x, zero, x)
+}
+
 func sgdMomentum(a *isa.Asm) {
 	f := NewFormula(a, "sgdConstants")
 	for _, k := range []struct {
@@ -123,6 +132,7 @@ func adamWith(a *formula, name, doc string, amsGrad bool) {
 		a.Mul(d, t, t)
 		a.Mul(isa.Offset(v, off, disp), b2, d)
 		a.Add(t, d, d)
+		d = a.settleSquare(d, s, adamLeast)
 		a.Move(d, isa.Offset(v, off, disp))
 		if amsGrad {
 			raise(a.Asm, isa.Offset(most, off, disp), d)
@@ -197,6 +207,7 @@ func rmspropWith(a *formula, name, doc string, withMomentum, centered bool) {
 		a.Mul(rest, d, t)
 		a.Mul(d, t, t)
 		a.Add(t, v, v)
+		v = a.settleSquare(v, s, rmsLeast)
 		a.Move(v, isa.Offset(square, off, disp))
 		if centered {
 			m := a.Vec()
@@ -204,6 +215,7 @@ func rmspropWith(a *formula, name, doc string, withMomentum, centered bool) {
 			a.Sub(m, d, t)
 			a.Mul(rest, t, t)
 			a.Add(t, m, m)
+			m = a.settle(m)
 			a.Move(m, isa.Offset(mean, off, disp))
 			a.Mul(m, m, m)
 			a.Sub(m, v, v)
