@@ -10,8 +10,8 @@ import (
 // SGDUpdate takes one step of PyTorch's SGD (torch/optim/sgd.py). buf is the
 // momentum buffer, nil when momentum is 0; firstStep starts it as the gradient
 // itself, without dampening. The gradient is left as it is. A decay of 0 is
-// multiplied like any other, which only an infinite parameter can tell. Subnormal
-// momentum counts as zero, here and in the other updates; see settled.
+// multiplied like any other, which only an infinite parameter can tell. Momentum
+// below 2⁻¹⁰⁰ counts as zero, here and in the other updates; see settled.
 func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDecay T, nesterov, maximize, firstStep bool) {
 	g = g[:len(p)]
 	if maximize {
@@ -37,14 +37,15 @@ func SGDUpdate[T kernel.Float](p, g, buf []T, lr, momentum, dampening, weightDec
 	sgdRef(p, g, buf, lr, momentum, dampening, weightDecay, nesterov, firstStep)
 }
 
-// settled is a momentum without the last digits of its decay: subnormal, it counts as a zero of its sign. Where gradients stay
-// zero, as of the pixels that nearly every image lacks, momentum would soon reach the smallest subnormal number, whose nine
-// tenths are rounded to itself, and CPUs of Intel take a hundred times as long for it. A weight that is not as small cannot tell.
-// [torch.set_flush_denormal] does this for all arithmetic.
+// settled is a momentum without the end of its decay: if it is so small that its product with a learning rate could be subnormal,
+// it counts as a zero of its sign. Where gradients stay zero, as of the pixels that nearly every image lacks, momentum would soon
+// reach the smallest subnormal number, whose nine tenths are rounded to itself, and CPUs of Intel take a hundred times as long for
+// it. A weight that is not as small cannot tell. [torch.set_flush_denormal] does this for all arithmetic, and for less.
 //
 // [torch.set_flush_denormal]: https://docs.pytorch.org/docs/stable/generated/torch.set_flush_denormal.html
 func settled[T kernel.Float](x T) T {
-	if y := math.Abs(float64(x)); y < smallestNormal[T]() {
+	const rate = 0x1p-26 // smaller ones may still give subnormal products
+	if y := math.Abs(float64(x)); y < smallestNormal[T]()/rate {
 		return T(math.Copysign(0, float64(x)))
 	}
 	return x

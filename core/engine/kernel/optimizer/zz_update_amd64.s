@@ -69,22 +69,22 @@ DATA sgdConstantsAVX2<>+112(SB)/4, $0x80000000
 DATA sgdConstantsAVX2<>+116(SB)/4, $0x80000000
 DATA sgdConstantsAVX2<>+120(SB)/4, $0x80000000
 DATA sgdConstantsAVX2<>+124(SB)/4, $0x80000000
-DATA sgdConstantsAVX2<>+128(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+132(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+136(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+140(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+144(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+148(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+152(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+156(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+160(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+164(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+168(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+172(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+176(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+180(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+184(SB)/4, $0x00800000
-DATA sgdConstantsAVX2<>+188(SB)/4, $0x00800000
+DATA sgdConstantsAVX2<>+128(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+132(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+136(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+140(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+144(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+148(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+152(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+156(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+160(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+164(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+168(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+172(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+176(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+180(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+184(SB)/4, $0x0d800000
+DATA sgdConstantsAVX2<>+188(SB)/4, $0x0d800000
 GLOBL sgdConstantsAVX2<>(SB), RODATA|NOPTR, $192
 
 // func sgdMomentumAVX2(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
@@ -239,22 +239,22 @@ DATA adamConstantsAVX2<>+112(SB)/4, $0x80000000
 DATA adamConstantsAVX2<>+116(SB)/4, $0x80000000
 DATA adamConstantsAVX2<>+120(SB)/4, $0x80000000
 DATA adamConstantsAVX2<>+124(SB)/4, $0x80000000
-DATA adamConstantsAVX2<>+128(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+132(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+136(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+140(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+144(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+148(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+152(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+156(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+160(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+164(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+168(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+172(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+176(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+180(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+184(SB)/4, $0x00800000
-DATA adamConstantsAVX2<>+188(SB)/4, $0x00800000
+DATA adamConstantsAVX2<>+128(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+132(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+136(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+140(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+144(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+148(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+152(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+156(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+160(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+164(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+168(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+172(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+176(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+180(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+184(SB)/4, $0x0d800000
+DATA adamConstantsAVX2<>+188(SB)/4, $0x0d800000
 GLOBL adamConstantsAVX2<>(SB), RODATA|NOPTR, $192
 
 // func adamAVX2(adamStep *adamStep)
@@ -476,22 +476,22 @@ DATA rmspropConstantsAVX2<>+112(SB)/4, $0x80000000
 DATA rmspropConstantsAVX2<>+116(SB)/4, $0x80000000
 DATA rmspropConstantsAVX2<>+120(SB)/4, $0x80000000
 DATA rmspropConstantsAVX2<>+124(SB)/4, $0x80000000
-DATA rmspropConstantsAVX2<>+128(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+132(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+136(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+140(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+144(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+148(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+152(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+156(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+160(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+164(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+168(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+172(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+176(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+180(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+184(SB)/4, $0x00800000
-DATA rmspropConstantsAVX2<>+188(SB)/4, $0x00800000
+DATA rmspropConstantsAVX2<>+128(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+132(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+136(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+140(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+144(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+148(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+152(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+156(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+160(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+164(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+168(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+172(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+176(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+180(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+184(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX2<>+188(SB)/4, $0x0d800000
 GLOBL rmspropConstantsAVX2<>(SB), RODATA|NOPTR, $192
 
 // func rmspropAVX2(rmsStep *rmsStep)
@@ -928,22 +928,22 @@ DATA sgdConstantsAVX512<>+112(SB)/4, $0x80000000
 DATA sgdConstantsAVX512<>+116(SB)/4, $0x80000000
 DATA sgdConstantsAVX512<>+120(SB)/4, $0x80000000
 DATA sgdConstantsAVX512<>+124(SB)/4, $0x80000000
-DATA sgdConstantsAVX512<>+128(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+132(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+136(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+140(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+144(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+148(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+152(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+156(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+160(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+164(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+168(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+172(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+176(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+180(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+184(SB)/4, $0x00800000
-DATA sgdConstantsAVX512<>+188(SB)/4, $0x00800000
+DATA sgdConstantsAVX512<>+128(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+132(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+136(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+140(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+144(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+148(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+152(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+156(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+160(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+164(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+168(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+172(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+176(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+180(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+184(SB)/4, $0x0d800000
+DATA sgdConstantsAVX512<>+188(SB)/4, $0x0d800000
 GLOBL sgdConstantsAVX512<>(SB), RODATA|NOPTR, $192
 
 // func sgdMomentumAVX512(p *float32, grad *float32, buf *float32, lr float32, momentum float32, undamped float32, weightDecay float32, n int)
@@ -1066,22 +1066,22 @@ DATA adamConstantsAVX512<>+112(SB)/4, $0x80000000
 DATA adamConstantsAVX512<>+116(SB)/4, $0x80000000
 DATA adamConstantsAVX512<>+120(SB)/4, $0x80000000
 DATA adamConstantsAVX512<>+124(SB)/4, $0x80000000
-DATA adamConstantsAVX512<>+128(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+132(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+136(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+140(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+144(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+148(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+152(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+156(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+160(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+164(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+168(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+172(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+176(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+180(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+184(SB)/4, $0x00800000
-DATA adamConstantsAVX512<>+188(SB)/4, $0x00800000
+DATA adamConstantsAVX512<>+128(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+132(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+136(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+140(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+144(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+148(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+152(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+156(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+160(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+164(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+168(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+172(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+176(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+180(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+184(SB)/4, $0x0d800000
+DATA adamConstantsAVX512<>+188(SB)/4, $0x0d800000
 GLOBL adamConstantsAVX512<>(SB), RODATA|NOPTR, $192
 
 // func adamAVX512(adamStep *adamStep)
@@ -1240,22 +1240,22 @@ DATA rmspropConstantsAVX512<>+112(SB)/4, $0x80000000
 DATA rmspropConstantsAVX512<>+116(SB)/4, $0x80000000
 DATA rmspropConstantsAVX512<>+120(SB)/4, $0x80000000
 DATA rmspropConstantsAVX512<>+124(SB)/4, $0x80000000
-DATA rmspropConstantsAVX512<>+128(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+132(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+136(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+140(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+144(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+148(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+152(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+156(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+160(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+164(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+168(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+172(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+176(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+180(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+184(SB)/4, $0x00800000
-DATA rmspropConstantsAVX512<>+188(SB)/4, $0x00800000
+DATA rmspropConstantsAVX512<>+128(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+132(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+136(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+140(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+144(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+148(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+152(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+156(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+160(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+164(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+168(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+172(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+176(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+180(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+184(SB)/4, $0x0d800000
+DATA rmspropConstantsAVX512<>+188(SB)/4, $0x0d800000
 GLOBL rmspropConstantsAVX512<>(SB), RODATA|NOPTR, $192
 
 // func rmspropAVX512(rmsStep *rmsStep)

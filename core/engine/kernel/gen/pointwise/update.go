@@ -23,11 +23,11 @@ const (
 // update has the optimizers' steps.
 var update = isa.All(sgd, sgdMomentum, adam, rmsprop, average)
 
-// settle is optimizer.settled: subnormal lanes become zeros of their sign.
+// settle is optimizer.settled: lanes of less than 2⁻¹⁰⁰ become zeros of their sign.
 func (f *formula) settle(x reg.VecVirtual) reg.VecVirtual {
-	const smallestNormal, sign = 0x00800000, 1 << 31
+	const sign = 1 << 31
 	size, zero := f.result(f.And, x, f.bits(math.MaxInt32)), f.result(f.And, x, f.bits(sign))
-	return f.Above(f.loaded(f.bits(smallestNormal)), size, zero, x)
+	return f.Above(f.load(0x1p-100), size, zero, x)
 }
 
 // sgd emits the step with weight decay and without momentum.
