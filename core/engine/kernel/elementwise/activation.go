@@ -190,11 +190,21 @@ func sigmoidSlope[T kernel.Float](y, dy T) T { return T(dy*y) * (1 - y) }
 
 // SiLU computes y = x·σ(x). y may be x.
 func SiLU[T kernel.Float](x, y []T) {
+	if inBlocks[T]() {
+		y := kernel.As32(y)
+		eachLogistic(kernel.As32(x), itself, func(i int, x, less float32) { y[i] = gated32(x, x, less) })
+		return
+	}
 	mapped(x, y, vecSilu, silu32, func(v float64) float64 { return v * sigmoid64(v) })
 }
 
 // SiLUGrad computes dx = dy·σ(x)·(1 + x·σ(−x)). dx may be dy.
 func SiLUGrad[T kernel.Float](x, dy, dx []T) {
+	if inBlocks[T]() {
+		dy, dx := kernel.As32(dy), kernel.As32(dx)
+		eachLogistic(kernel.As32(x), itself, func(i int, x, less float32) { dx[i] = siluSlope32(x, less) * dy[i] })
+		return
+	}
 	zipped(x, dy, dx, vecSiluGrad, siluGrad32, func(v, d float64) float64 {
 		s := sigmoid64(v)
 		return d * s * (1 + v*(1-s))
@@ -203,7 +213,15 @@ func SiLUGrad[T kernel.Float](x, dy, dx []T) {
 
 // SiLUAndSlope computes y = SiLU(x) and replaces x by SiLU'(x), to the bits of SiLU and of
 // SiLUGrad for dy = 1. y is not x.
-func SiLUAndSlope(x, y []float32) { withSlope(x, y, vecSiluAndSlope, silu32, siluGrad32) }
+func SiLUAndSlope(x, y []float32) {
+	if inBlocks[float32]() {
+		eachLogistic(x, itself, func(i int, v, less float32) { y[i], x[i] = gated32(v, v, less), siluSlope32(v, less) })
+		return
+	}
+	withSlope(x, y, vecSiluAndSlope, silu32, siluGrad32)
+}
+
+func itself(x float32) float32 { return x }
 
 // Softplus computes y = log(1 + exp(beta·x)) / beta, and x where beta·x is above
 // the threshold. y may be x.

@@ -9,5 +9,5 @@ func Exp32(x float32) float32 {
 	if x <= leastPower {
 		return 0
 	}
-	return exp32(x, 0) * tiny
+	return exp32(x) * tiny
 }

@@ -3,7 +3,7 @@ package elementwise
 import "math"
 
 // Functions of one float32, by the operations of gen/pointwise/formula.go and gen/pointwise/functions.go, one
-// for one: a product is rounded before it is added, which the conversions say, so vectors
+// for one: a product is rounded before it is added, which the conversions say, or not at all, by fma32, so vectors
 // and plain Go give the same bits. Tests state how far each is from the function.
 
 // The constants of exponentials. Known to gen/pointwise/formula.go.
@@ -25,11 +25,11 @@ func horner(x float32, terms []float32) float32 {
 	return p
 }
 
-// expParts32 gives exp(r) − 1 with r = h − n·ln 2 − less, and 2^(n+bias).
-func expParts32(h, less float32, bias float32) (rest, power float32) {
+// expParts32 gives exp(r) − 1 with r = h − n·ln 2, and 2^(n+bias).
+func expParts32(h float32, bias float32) (rest, power float32) {
 	k := float32(h*float32(math.Log2E)) + (magic + bias)
 	n := k - (magic + bias)
-	r := (h - float32(n*ln2High32)) - (float32(n*ln2Low32) + less)
+	r := (h - float32(n*ln2High32)) - float32(n*ln2Low32)
 	square := float32(r * r)
 	rest = float32(square*expTerms32[0]) + horner(r, expTerms32[1:3])
 	rest = float32(rest*square) + horner(r, expTerms32[3:])
@@ -37,9 +37,9 @@ func expParts32(h, less float32, bias float32) (rest, power float32) {
 	return rest, math.Float32frombits(math.Float32bits(k) << 23)
 }
 
-// exp32 is exp(h − less)·2^tinyBias for h ≤ 0.
-func exp32(h, less float32) float32 {
-	rest, power := expParts32(h, less, tinyBias)
+// exp32 is exp(h)·2^tinyBias for h ≤ 0.
+func exp32(h float32) float32 {
+	rest, power := expParts32(h, tinyBias)
 	return (rest + 1) * power
 }
 
@@ -60,34 +60,49 @@ func bySign(x, yes, no float32) float32 {
 }
 
 // decay32 is exp(−|x|).
-func decay32(x float32) float32 { return exp32(-size32(x, expBound32), 0) * tiny }
+func decay32(x float32) float32 { return exp32(-size32(x, expBound32)) * tiny }
 
 func sigmoid32(x float32) float32 {
 	e := decay32(x)
 	return bySign(x, e, 1) / (e + 1)
 }
 
-// sigmoids32 gives σ(x) and σ(−x), from 1/(1+e).
-func sigmoids32(x float32) (at, opposite float32) {
-	e := decay32(x)
-	share := 1 / (e + 1)
-	less := float32(e * share)
-	return bySign(x, less, share), bySign(x, share, less)
+// logistic32 is σ(−|x|), as e/(1+e) with e = exp(−|x|). Products are added without rounding.
+func logistic32(x float32) float32 {
+	h := -size32(x, expBound32)
+	k := fma32(math.Log2E, h, magic+tinyBias)
+	n := k - (magic + tinyBias)
+	r := fma32(-ln2Low32, n, fma32(-ln2High32, n, h))
+	return share(fusedExp32(r, k) * tiny)
 }
+
+func share(e float32) float32 { return e / (e + 1) }
+
+// sigmoids32 gives σ(x) and σ(−x), given σ(−|x|).
+func sigmoids32(x, less float32) (at, opposite float32) {
+	more := 1 - less
+	return bySign(x, less, more), bySign(x, more, less)
+}
+
+// gated32 is x·σ(u), given the sign of u and σ(−|u|).
+func gated32(x, u, less float32) float32 { return x * bySign(u, less, 1-less) }
 
 // tanh32 is −p/(2+p) with p = exp(−2|x|) − 1, with the sign of x.
 func tanh32(x float32) float32 {
 	const bound = 10
-	rest, power := expParts32(size32(x, bound)*-2, 0, 0)
+	rest, power := expParts32(size32(x, bound)*-2, 0)
 	p := float32(power*rest) + (power - 1)
 	return math.Float32frombits(math.Float32bits(p/(p+2))&^(1<<31) | math.Float32bits(x)&(1<<31))
 }
 
-func silu32(x float32) float32 { return x * sigmoid32(x) }
+func silu32(x float32) float32 { return gated32(x, x, logistic32(x)) }
 
-func siluGrad32(x, dy float32) float32 {
-	at, opposite := sigmoids32(x)
-	return float32(at*(float32(x*opposite)+1)) * dy
+func siluGrad32(x, dy float32) float32 { return siluSlope32(x, logistic32(x)) * dy }
+
+// siluSlope32 is SiLU'(x), given σ(−|x|).
+func siluSlope32(x, less float32) float32 {
+	at, opposite := sigmoids32(x, less)
+	return at * fma32(x, opposite, 1)
 }
 
 // normalTail32 gives exp(−x²/2)·2^tinyBias and Φ(−|x|). Products are added without rounding: that of |x| with
@@ -107,6 +122,11 @@ func halfExp32(square, lost float32) float32 {
 	k := fma32(-math.Log2E/2, square, magic+tinyBias)
 	n := k - (magic + tinyBias)
 	r := fma32(-ln2High32, n, float32(square*-0.5)) - fma32(ln2Low32, n, float32(lost*-0.5))
+	return fusedExp32(r, k)
+}
+
+// fusedExp32 is exp(r)·2^n, for the k that has n in its lowest bits.
+func fusedExp32(r, k float32) float32 {
 	rr := float32(r * r)
 	high := fma32(expTerms32[0], rr, fusedHorner(r, expTerms32[1:3], 1))
 	p := fma32(fma32(high, rr, fusedHorner(r, expTerms32[3:], 1)), rr, r)

@@ -16,6 +16,11 @@ const (
 // approximation of Φ if asked for. y may be x.
 func GELU[T kernel.Float](x, y []T, tanhApprox bool) {
 	if tanhApprox {
+		if inBlocks[T]() {
+			y := kernel.As32(y)
+			eachLogistic(kernel.As32(x), cubic32, func(i int, x, less float32) { y[i] = gated32(x, x, less) })
+			return
+		}
 		mapped(x, y, vecGeluTanh, geluTanh32, func(v float64) float64 {
 			return 0.5 * v * (1 + math.Tanh(geluScale*(v+geluCubic*v*v*v)))
 		})
@@ -32,6 +37,11 @@ func GELU[T kernel.Float](x, y []T, tanhApprox bool) {
 // GELUGrad computes dx = dy·GELU'(x). dx may be dy.
 func GELUGrad[T kernel.Float](x, dy, dx []T, tanhApprox bool) {
 	if tanhApprox {
+		if inBlocks[T]() {
+			dy, dx := kernel.As32(dy), kernel.As32(dx)
+			eachLogistic(kernel.As32(x), cubic32, func(i int, x, less float32) { dx[i] = geluTanhSlope32(x, less) * dy[i] })
+			return
+		}
 		zipped(x, dy, dx, vecGeluTanhGrad, geluTanhGrad32, func(v, d float64) float64 {
 			t := math.Tanh(geluScale * (v + geluCubic*v*v*v))
 			return d * (0.5*(1+t) + 0.5*v*(1-t*t)*geluScale*(1+3*geluCubic*v*v))
@@ -53,6 +63,10 @@ func GELUGrad[T kernel.Float](x, dy, dx []T, tanhApprox bool) {
 // GELUGrad for dy = 1: together they take little more time than one. y is not x.
 func GELUAndSlope(x, y []float32, tanhApprox bool) {
 	if tanhApprox {
+		if inBlocks[float32]() {
+			eachLogistic(x, cubic32, func(i int, v, less float32) { y[i], x[i] = gated32(v, v, less), geluTanhSlope32(v, less) })
+			return
+		}
 		withSlope(x, y, vecGeluTanhAndSlope, geluTanh32, geluTanhGrad32)
 		return
 	}
@@ -87,15 +101,21 @@ const (
 
 func cubic32(x float32) float32 { return (float32(float32(x*x)*geluCube) + geluLinear) * x }
 
-func geluTanh32(x float32) float32 { return x * sigmoid32(cubic32(x)) }
-
-func geluTanhGrad32(x, dy float32) float32 {
-	const bound = 32
-	at, opposite := sigmoids32(cubic32(x))
-	size := size32(x, bound)
-	slope := float32(float32(size*size)*(3*geluCube)) + geluLinear
-	return (at + float32(slope*float32(x*float32(at*opposite)))) * dy
+func geluTanh32(x float32) float32 {
+	u := cubic32(x)
+	return gated32(x, u, logistic32(u))
 }
 
-// inBlocks reports whether plain Go computes GELU of float32, which does so in blocks.
+func geluTanhGrad32(x, dy float32) float32 { return geluTanhSlope32(x, logistic32(cubic32(x))) * dy }
+
+// geluTanhSlope32 is the slope of GELU's tanh form, given σ(−|2u(x)|).
+func geluTanhSlope32(x, less float32) float32 {
+	const bound = 32
+	at, opposite := sigmoids32(x, less)
+	size := size32(x, bound)
+	slope := float32(float32(size*size)*(3*geluCube)) + geluLinear
+	return fma32(float32(x*float32(at*opposite)), slope, at)
+}
+
+// inBlocks reports whether plain Go computes GELU or SiLU of float32, which does so in blocks.
 func inBlocks[T kernel.Float]() bool { return kernel.Is32[T]() && !kernel.HasVectors[T]() }

@@ -82,38 +82,38 @@ DATA functionConstantsAVX2<>+304(SB)/4, $0x4b4000bf
 DATA functionConstantsAVX2<>+308(SB)/4, $0x4b4000bf
 DATA functionConstantsAVX2<>+312(SB)/4, $0x4b4000bf
 DATA functionConstantsAVX2<>+316(SB)/4, $0x4b4000bf
-DATA functionConstantsAVX2<>+320(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+324(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+328(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+332(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+336(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+340(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+344(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+348(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+352(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+356(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+360(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+364(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+368(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+372(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+376(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+380(SB)/4, $0xb95e8083
-DATA functionConstantsAVX2<>+384(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+388(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+392(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+396(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+400(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+404(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+408(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+412(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+416(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+420(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+424(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+428(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+432(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+436(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+440(SB)/4, $0x3f318000
-DATA functionConstantsAVX2<>+444(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+320(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+324(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+328(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+332(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+336(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+340(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+344(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+348(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+352(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+356(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+360(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+364(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+368(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+372(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+376(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+380(SB)/4, $0x3f318000
+DATA functionConstantsAVX2<>+384(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+388(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+392(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+396(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+400(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+404(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+408(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+412(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+416(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+420(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+424(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+428(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+432(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+436(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+440(SB)/4, $0xb95e8083
+DATA functionConstantsAVX2<>+444(SB)/4, $0xb95e8083
 DATA functionConstantsAVX2<>+448(SB)/4, $0x3aafeffd
 DATA functionConstantsAVX2<>+452(SB)/4, $0x3aafeffd
 DATA functionConstantsAVX2<>+456(SB)/4, $0x3aafeffd
@@ -290,375 +290,391 @@ DATA functionConstantsAVX2<>+1136(SB)/4, $0x40000000
 DATA functionConstantsAVX2<>+1140(SB)/4, $0x40000000
 DATA functionConstantsAVX2<>+1144(SB)/4, $0x40000000
 DATA functionConstantsAVX2<>+1148(SB)/4, $0x40000000
-DATA functionConstantsAVX2<>+1152(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1156(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1160(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1164(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1168(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1172(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1176(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1180(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1184(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1188(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1192(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1196(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1200(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1204(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1208(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1212(SB)/4, $0x41680000
-DATA functionConstantsAVX2<>+1216(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1220(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1224(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1228(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1232(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1236(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1240(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1244(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1248(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1252(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1256(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1260(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1264(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1268(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1272(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1276(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX2<>+1280(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1284(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1288(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1292(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1296(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1300(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1304(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1308(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1312(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1316(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1320(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1324(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1328(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1332(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1336(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1340(SB)/4, $0xbf000000
-DATA functionConstantsAVX2<>+1344(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1348(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1352(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1356(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1360(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1364(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1368(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1372(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1376(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1380(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1384(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1388(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1392(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1396(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1400(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1404(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX2<>+1408(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1412(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1416(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1420(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1424(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1428(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1432(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1436(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1440(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1444(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1448(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1452(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1456(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1460(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1464(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1468(SB)/4, $0x1d266f31
-DATA functionConstantsAVX2<>+1472(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1476(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1480(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1484(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1488(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1492(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1496(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1500(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1504(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1508(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1512(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1516(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1520(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1524(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1528(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1532(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX2<>+1536(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1540(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1544(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1548(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1552(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1556(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1560(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1564(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1568(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1572(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1576(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1580(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1584(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1588(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1592(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1596(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX2<>+1600(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1604(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1608(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1612(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1616(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1620(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1624(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1628(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1632(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1636(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1640(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1644(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1648(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1652(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1656(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1660(SB)/4, $0x1f000000
-DATA functionConstantsAVX2<>+1664(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1668(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1672(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1676(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1680(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1684(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1688(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1692(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1696(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1700(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1704(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1708(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1712(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1716(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1720(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1724(SB)/4, $0x3c290c64
-DATA functionConstantsAVX2<>+1728(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1732(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1736(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1740(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1744(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1748(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1752(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1756(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1760(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1764(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1768(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1772(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1776(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1780(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1784(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1788(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX2<>+1792(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1796(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1800(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1804(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1808(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1812(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1816(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1820(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1824(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1828(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1832(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1836(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1840(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1844(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1848(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1852(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX2<>+1856(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1860(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1864(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1868(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1872(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1876(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1880(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1884(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1888(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1892(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1896(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1900(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1904(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1908(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1912(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1916(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX2<>+1920(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1924(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1928(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1932(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1936(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1940(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1944(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1948(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1952(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1956(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1960(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1964(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1968(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1972(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1976(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1980(SB)/4, $0x3fd65550
-DATA functionConstantsAVX2<>+1984(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+1988(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+1992(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+1996(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2000(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2004(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2008(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2012(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2016(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2020(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2024(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2028(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2032(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2036(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2040(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2044(SB)/4, $0x3d922279
-DATA functionConstantsAVX2<>+2048(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2052(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2056(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2060(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2064(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2068(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2072(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2076(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2080(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2084(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2088(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2092(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2096(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2100(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2104(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2108(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX2<>+2112(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2116(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2120(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2124(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2128(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2132(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2136(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2140(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2144(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2148(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2152(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2156(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2160(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2164(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2168(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2172(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX2<>+2176(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2180(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2184(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2188(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2192(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2196(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2200(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2204(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2208(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2212(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2216(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2220(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2224(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2228(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2232(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2236(SB)/4, $0x42000000
-DATA functionConstantsAVX2<>+2240(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2244(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2248(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2252(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2256(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2260(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2264(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2268(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2272(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2276(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2280(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2284(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2288(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2292(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2296(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2300(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX2<>+2304(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2308(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2312(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2316(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2320(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2324(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2328(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2332(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2336(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2340(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2344(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2348(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2352(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2356(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2360(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2364(SB)/4, $0x3e905739
-DATA functionConstantsAVX2<>+2368(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2372(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2376(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2380(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2384(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2388(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2392(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2396(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2400(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2404(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2408(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2412(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2416(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2420(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2424(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2428(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX2<>+2432(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2436(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2440(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2444(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2448(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2452(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2456(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2460(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2464(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2468(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2472(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2476(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2480(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2484(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2488(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2492(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX2<>+2496(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2500(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2504(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2508(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2512(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2516(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2520(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2524(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2528(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2532(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2536(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2540(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2544(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2548(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2552(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2556(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX2<>+2560(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2564(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2568(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2572(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2576(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2580(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2584(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2588(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2592(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2596(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2600(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2604(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2608(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2612(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2616(SB)/4, $0x40c00000
-DATA functionConstantsAVX2<>+2620(SB)/4, $0x40c00000
-GLOBL functionConstantsAVX2<>(SB), RODATA|NOPTR, $2624
+DATA functionConstantsAVX2<>+1152(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1156(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1160(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1164(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1168(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1172(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1176(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1180(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1184(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1188(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1192(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1196(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1200(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1204(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1208(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1212(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX2<>+1216(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1220(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1224(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1228(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1232(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1236(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1240(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1244(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1248(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1252(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1256(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1260(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1264(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1268(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1272(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1276(SB)/4, $0x41680000
+DATA functionConstantsAVX2<>+1280(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1284(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1288(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1292(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1296(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1300(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1304(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1308(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1312(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1316(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1320(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1324(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1328(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1332(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1336(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1340(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX2<>+1344(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1348(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1352(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1356(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1360(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1364(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1368(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1372(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1376(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1380(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1384(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1388(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1392(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1396(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1400(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1404(SB)/4, $0xbf000000
+DATA functionConstantsAVX2<>+1408(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1412(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1416(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1420(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1424(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1428(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1432(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1436(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1440(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1444(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1448(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1452(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1456(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1460(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1464(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1468(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX2<>+1472(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1476(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1480(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1484(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1488(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1492(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1496(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1500(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1504(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1508(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1512(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1516(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1520(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1524(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1528(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1532(SB)/4, $0x1d266f31
+DATA functionConstantsAVX2<>+1536(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1540(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1544(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1548(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1552(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1556(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1560(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1564(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1568(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1572(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1576(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1580(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1584(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1588(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1592(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1596(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX2<>+1600(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1604(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1608(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1612(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1616(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1620(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1624(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1628(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1632(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1636(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1640(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1644(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1648(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1652(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1656(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1660(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX2<>+1664(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1668(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1672(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1676(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1680(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1684(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1688(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1692(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1696(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1700(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1704(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1708(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1712(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1716(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1720(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1724(SB)/4, $0x1f000000
+DATA functionConstantsAVX2<>+1728(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1732(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1736(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1740(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1744(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1748(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1752(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1756(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1760(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1764(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1768(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1772(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1776(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1780(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1784(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1788(SB)/4, $0x3c290c64
+DATA functionConstantsAVX2<>+1792(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1796(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1800(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1804(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1808(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1812(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1816(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1820(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1824(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1828(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1832(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1836(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1840(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1844(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1848(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1852(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX2<>+1856(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1860(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1864(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1868(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1872(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1876(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1880(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1884(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1888(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1892(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1896(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1900(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1904(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1908(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1912(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1916(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX2<>+1920(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1924(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1928(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1932(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1936(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1940(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1944(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1948(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1952(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1956(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1960(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1964(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1968(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1972(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1976(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1980(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX2<>+1984(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1988(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1992(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+1996(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2000(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2004(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2008(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2012(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2016(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2020(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2024(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2028(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2032(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2036(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2040(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2044(SB)/4, $0x3fd65550
+DATA functionConstantsAVX2<>+2048(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2052(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2056(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2060(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2064(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2068(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2072(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2076(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2080(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2084(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2088(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2092(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2096(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2100(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2104(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2108(SB)/4, $0x3d922279
+DATA functionConstantsAVX2<>+2112(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2116(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2120(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2124(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2128(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2132(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2136(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2140(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2144(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2148(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2152(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2156(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2160(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2164(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2168(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2172(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX2<>+2176(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2180(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2184(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2188(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2192(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2196(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2200(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2204(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2208(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2212(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2216(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2220(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2224(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2228(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2232(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2236(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX2<>+2240(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2244(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2248(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2252(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2256(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2260(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2264(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2268(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2272(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2276(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2280(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2284(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2288(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2292(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2296(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2300(SB)/4, $0x42000000
+DATA functionConstantsAVX2<>+2304(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2308(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2312(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2316(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2320(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2324(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2328(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2332(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2336(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2340(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2344(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2348(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2352(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2356(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2360(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2364(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX2<>+2368(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2372(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2376(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2380(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2384(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2388(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2392(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2396(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2400(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2404(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2408(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2412(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2416(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2420(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2424(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2428(SB)/4, $0x3e905739
+DATA functionConstantsAVX2<>+2432(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2436(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2440(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2444(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2448(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2452(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2456(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2460(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2464(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2468(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2472(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2476(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2480(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2484(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2488(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2492(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX2<>+2496(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2500(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2504(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2508(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2512(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2516(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2520(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2524(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2528(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2532(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2536(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2540(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2544(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2548(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2552(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2556(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX2<>+2560(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2564(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2568(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2572(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2576(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2580(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2584(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2588(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2592(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2596(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2600(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2604(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2608(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2612(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2616(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2620(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX2<>+2624(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2628(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2632(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2636(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2640(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2644(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2648(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2652(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2656(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2660(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2664(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2668(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2672(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2676(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2680(SB)/4, $0x40c00000
+DATA functionConstantsAVX2<>+2684(SB)/4, $0x40c00000
+GLOBL functionConstantsAVX2<>(SB), RODATA|NOPTR, $2688
 
 // func sigmoidAVX2(x *float32, y *float32, n int)
 // Requires: AVX, AVX2
@@ -691,12 +707,12 @@ loop:
 	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
 	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
 	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
-	VSUBPS    Y5, Y1, Y1
-	VSUBPS    Y8, Y4, Y4
 	VSUBPS    Y6, Y1, Y1
-	VSUBPS    Y9, Y4, Y8
+	VSUBPS    Y9, Y4, Y4
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
+	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y6
+	VSUBPS    Y5, Y1, Y1
+	VSUBPS    Y6, Y4, Y8
 	VMULPS    Y1, Y1, Y4
 	VMULPS    Y8, Y8, Y9
 	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
@@ -779,12 +795,12 @@ loop:
 	VSUBPS  functionConstantsAVX2<>+1024(SB), Y7, Y8
 	VMULPS  functionConstantsAVX2<>+320(SB), Y4, Y5
 	VMULPS  functionConstantsAVX2<>+320(SB), Y8, Y9
-	VMULPS  functionConstantsAVX2<>+384(SB), Y4, Y4
-	VMULPS  functionConstantsAVX2<>+384(SB), Y8, Y8
-	VSUBPS  Y4, Y1, Y1
-	VSUBPS  Y8, Y6, Y4
 	VSUBPS  Y5, Y1, Y1
-	VSUBPS  Y9, Y4, Y8
+	VSUBPS  Y9, Y6, Y5
+	VMULPS  functionConstantsAVX2<>+384(SB), Y4, Y4
+	VMULPS  functionConstantsAVX2<>+384(SB), Y8, Y6
+	VSUBPS  Y4, Y1, Y1
+	VSUBPS  Y6, Y5, Y8
 	VMULPS  Y1, Y1, Y4
 	VMULPS  Y8, Y8, Y9
 	VMULPS  functionConstantsAVX2<>+448(SB), Y4, Y5
@@ -839,7 +855,7 @@ last:
 	RET
 
 // func siluAVX2(x *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·siluAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ y+8(FP), CX
@@ -849,80 +865,68 @@ TEXT ·siluAVX2(SB), NOSPLIT, $0-24
 	SUBQ $0x00000040, DX
 
 loop:
-	CMPQ      BX, DX
-	JG        last
-	VMOVUPS   (AX)(BX*1), Y0
-	VMOVUPS   32(AX)(BX*1), Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
-	VMINPS    Y1, Y2, Y1
-	VMINPS    Y4, Y5, Y4
-	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
-	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y7
-	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
-	VSUBPS    Y5, Y1, Y1
-	VSUBPS    Y8, Y4, Y4
-	VSUBPS    Y6, Y1, Y1
-	VSUBPS    Y9, Y4, Y8
-	VMULPS    Y1, Y1, Y4
-	VMULPS    Y8, Y8, Y9
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+448(SB), Y9, Y10
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
-	VMULPS    Y1, Y6, Y6
-	VMULPS    Y8, Y11, Y11
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
-	VADDPS    Y6, Y5, Y5
-	VADDPS    Y11, Y10, Y10
-	VMULPS    Y4, Y5, Y5
-	VMULPS    Y9, Y10, Y10
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
-	VMULPS    Y1, Y6, Y6
-	VMULPS    Y8, Y11, Y11
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
-	VADDPS    Y6, Y5, Y5
-	VADDPS    Y11, Y10, Y10
-	VMULPS    Y4, Y5, Y5
-	VMULPS    Y9, Y10, Y10
-	VADDPS    Y1, Y5, Y5
-	VADDPS    Y8, Y10, Y10
-	VPSLLD    $0x17, Y2, Y2
-	VPSLLD    $0x17, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y10
-	VMULPS    Y2, Y5, Y5
-	VMULPS    Y7, Y10, Y10
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y10, Y10
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VBLENDVPS Y0, Y5, Y1, Y1
-	VBLENDVPS Y3, Y10, Y2, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y5
-	VDIVPS    Y4, Y1, Y1
-	VDIVPS    Y5, Y2, Y2
-	VMULPS    Y1, Y0, Y0
-	VMULPS    Y2, Y3, Y1
-	VMOVUPS   Y0, (CX)(BX*1)
-	VMOVUPS   Y1, 32(CX)(BX*1)
-	ADDQ      $0x00000040, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JG           last
+	VMOVUPS      (AX)(BX*1), Y0
+	VMOVUPS      32(AX)(BX*1), Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y1, Y2, Y1
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y1, Y2
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y4, Y6
+	VORPS        functionConstantsAVX2<>+128(SB), Y1, Y1
+	VORPS        functionConstantsAVX2<>+128(SB), Y4, Y4
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y2, Y5
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y5, Y1
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y4
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y5, Y1
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y4
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y1, Y1, Y5
+	VMULPS       Y4, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y10
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y1, Y7
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y4, Y10
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y11
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y1, Y8
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y4, Y11
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y9, Y10
+	VFMADD231PS  Y7, Y5, Y8
+	VFMADD231PS  Y10, Y9, Y11
+	VFMADD231PS  Y8, Y5, Y1
+	VFMADD231PS  Y11, Y9, Y4
+	VMOVUPS      Y2, Y5
+	VMOVUPS      Y6, Y7
+	VFMADD231PS  Y1, Y2, Y5
+	VFMADD231PS  Y4, Y6, Y7
+	VMULPS       functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+832(SB), Y7, Y7
+	VADDPS       functionConstantsAVX2<>+768(SB), Y5, Y1
+	VADDPS       functionConstantsAVX2<>+768(SB), Y7, Y2
+	VDIVPS       Y1, Y5, Y1
+	VDIVPS       Y2, Y7, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
+	VSUBPS       Y1, Y2, Y2
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y0, Y1, Y2, Y1
+	VBLENDVPS    Y3, Y4, Y5, Y2
+	VMULPS       Y1, Y0, Y0
+	VMULPS       Y2, Y3, Y1
+	VMOVUPS      Y0, (CX)(BX*1)
+	VMOVUPS      Y1, 32(CX)(BX*1)
+	ADDQ         $0x00000040, BX
+	JMP          loop
 
 last:
 	VZEROUPPER
@@ -945,8 +949,8 @@ loop:
 	VMOVUPS      32(AX)(BX*1), Y3
 	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
 	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1216(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1216(SB), Y5
 	VMINPS       Y1, Y2, Y1
 	VMINPS       Y4, Y5, Y4
 	VMULPS       Y1, Y1, Y2
@@ -957,20 +961,22 @@ loop:
 	VFNMADD231PS Y4, Y4, Y9
 	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
 	VMOVUPS      functionConstantsAVX2<>+256(SB), Y10
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y6
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y8, Y10
+	VFMADD231PS  functionConstantsAVX2<>+1280(SB), Y2, Y6
+	VFMADD231PS  functionConstantsAVX2<>+1280(SB), Y8, Y10
 	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
 	VSUBPS       functionConstantsAVX2<>+256(SB), Y10, Y11
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y8, Y8
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y5, Y5
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y9, Y9
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y2
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y11, Y8
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y7, Y5
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y11, Y9
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y2, Y2
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y9, Y9
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y2
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y11, Y8
+	VFMADD231PS  functionConstantsAVX2<>+384(SB), Y7, Y5
+	VFMADD231PS  functionConstantsAVX2<>+384(SB), Y11, Y9
 	VSUBPS       Y5, Y2, Y2
 	VSUBPS       Y9, Y8, Y9
+	VPSLLD       $0x17, Y6, Y6
+	VPSLLD       $0x17, Y10, Y10
 	VMULPS       Y2, Y2, Y5
 	VMULPS       Y9, Y9, Y11
 	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
@@ -985,38 +991,34 @@ loop:
 	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
 	VFMADD231PS  Y7, Y5, Y8
 	VFMADD231PS  Y12, Y11, Y13
-	VMOVUPS      Y2, Y2
-	VMOVUPS      Y9, Y7
 	VFMADD231PS  Y8, Y5, Y2
-	VFMADD231PS  Y13, Y11, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y10, Y10
+	VFMADD231PS  Y13, Y11, Y9
 	VMOVUPS      Y6, Y5
-	VMOVUPS      Y10, Y8
+	VMOVUPS      Y10, Y7
 	VFMADD231PS  Y2, Y6, Y5
-	VFMADD231PS  Y7, Y10, Y8
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y6
-	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y1, Y2
-	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y4, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y6
 	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y4, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y4, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1664(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1664(SB), Y4, Y6
 	VMULPS       Y2, Y5, Y2
-	VMULPS       Y6, Y8, Y6
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y5
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y7
-	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y1, Y5
-	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y4, Y7
+	VMULPS       Y6, Y7, Y6
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y7
 	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y1, Y5
 	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y4, Y7
 	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y1, Y5
 	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y4, Y7
 	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y1, Y5
 	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y4, Y7
+	VFMADD213PS  functionConstantsAVX2<>+1984(SB), Y1, Y5
+	VFMADD213PS  functionConstantsAVX2<>+1984(SB), Y4, Y7
 	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y1, Y5
 	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y4, Y7
 	VDIVPS       Y5, Y2, Y1
@@ -1039,7 +1041,7 @@ last:
 	RET
 
 // func geluTanhAVX2(x *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluTanhAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ y+8(FP), CX
@@ -1049,88 +1051,76 @@ TEXT ·geluTanhAVX2(SB), NOSPLIT, $0-24
 	SUBQ $0x00000040, DX
 
 loop:
-	CMPQ      BX, DX
-	JG        last
-	VMOVUPS   (AX)(BX*1), Y0
-	VMOVUPS   32(AX)(BX*1), Y2
-	VMULPS    Y0, Y0, Y1
-	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y3, Y5
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
-	VMULPS    Y0, Y1, Y1
-	VMULPS    Y2, Y5, Y5
-	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y5, Y6
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y7
-	VMINPS    Y3, Y4, Y3
-	VMINPS    Y6, Y7, Y6
-	VORPS     functionConstantsAVX2<>+128(SB), Y3, Y3
-	VORPS     functionConstantsAVX2<>+128(SB), Y6, Y6
-	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y6, Y9
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y9, Y9
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y7
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y9, Y10
-	VMULPS    functionConstantsAVX2<>+320(SB), Y7, Y8
-	VMULPS    functionConstantsAVX2<>+320(SB), Y10, Y11
-	VMULPS    functionConstantsAVX2<>+384(SB), Y7, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y10, Y10
-	VSUBPS    Y7, Y3, Y3
-	VSUBPS    Y10, Y6, Y6
-	VSUBPS    Y8, Y3, Y3
-	VSUBPS    Y11, Y6, Y10
-	VMULPS    Y3, Y3, Y6
-	VMULPS    Y10, Y10, Y11
-	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
-	VMULPS    functionConstantsAVX2<>+448(SB), Y11, Y12
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
-	VMULPS    Y3, Y8, Y8
-	VMULPS    Y10, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
-	VADDPS    Y8, Y7, Y7
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y6, Y7, Y7
-	VMULPS    Y11, Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
-	VMULPS    Y3, Y8, Y8
-	VMULPS    Y10, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
-	VADDPS    Y8, Y7, Y7
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y6, Y7, Y7
-	VMULPS    Y11, Y12, Y12
-	VADDPS    Y3, Y7, Y7
-	VADDPS    Y10, Y12, Y12
-	VPSLLD    $0x17, Y4, Y4
-	VPSLLD    $0x17, Y9, Y9
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
-	VMULPS    Y4, Y7, Y7
-	VMULPS    Y9, Y12, Y12
-	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
-	VMULPS    functionConstantsAVX2<>+832(SB), Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
-	VBLENDVPS Y1, Y7, Y3, Y1
-	VBLENDVPS Y5, Y12, Y4, Y3
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y5
-	VDIVPS    Y4, Y1, Y1
-	VDIVPS    Y5, Y3, Y3
-	VMULPS    Y1, Y0, Y0
-	VMULPS    Y3, Y2, Y1
-	VMOVUPS   Y0, (CX)(BX*1)
-	VMOVUPS   Y1, 32(CX)(BX*1)
-	ADDQ      $0x00000040, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JG           last
+	VMOVUPS      (AX)(BX*1), Y0
+	VMOVUPS      32(AX)(BX*1), Y2
+	VMULPS       Y0, Y0, Y1
+	VMULPS       Y2, Y2, Y3
+	VMULPS       functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VMULPS       functionConstantsAVX2<>+2048(SB), Y3, Y5
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y5, Y5
+	VMULPS       Y0, Y1, Y1
+	VMULPS       Y2, Y5, Y5
+	VANDPS       functionConstantsAVX2<>+0(SB), Y1, Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y5, Y6
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y7
+	VMINPS       Y3, Y4, Y3
+	VMINPS       Y6, Y7, Y6
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y8
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y3, Y4
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y6, Y8
+	VORPS        functionConstantsAVX2<>+128(SB), Y3, Y3
+	VORPS        functionConstantsAVX2<>+128(SB), Y6, Y6
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y4, Y7
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y8, Y9
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y3
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y9, Y6
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y3
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y9, Y6
+	VPSLLD       $0x17, Y4, Y4
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y3, Y3, Y7
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y9
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y12
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y3, Y9
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y6, Y12
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y10
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y13
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y3, Y10
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y6, Y13
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y7, Y9
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
+	VFMADD231PS  Y9, Y7, Y10
+	VFMADD231PS  Y12, Y11, Y13
+	VFMADD231PS  Y10, Y7, Y3
+	VFMADD231PS  Y13, Y11, Y6
+	VMOVUPS      Y4, Y7
+	VMOVUPS      Y8, Y9
+	VFMADD231PS  Y3, Y4, Y7
+	VFMADD231PS  Y6, Y8, Y9
+	VMULPS       functionConstantsAVX2<>+832(SB), Y7, Y7
+	VMULPS       functionConstantsAVX2<>+832(SB), Y9, Y9
+	VADDPS       functionConstantsAVX2<>+768(SB), Y7, Y3
+	VADDPS       functionConstantsAVX2<>+768(SB), Y9, Y4
+	VDIVPS       Y3, Y7, Y3
+	VDIVPS       Y4, Y9, Y6
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y7
+	VSUBPS       Y3, Y4, Y4
+	VSUBPS       Y6, Y7, Y7
+	VBLENDVPS    Y1, Y3, Y4, Y1
+	VBLENDVPS    Y5, Y6, Y7, Y3
+	VMULPS       Y1, Y0, Y0
+	VMULPS       Y3, Y2, Y1
+	VMOVUPS      Y0, (CX)(BX*1)
+	VMOVUPS      Y1, 32(CX)(BX*1)
+	ADDQ         $0x00000040, BX
+	JMP          loop
 
 last:
 	VZEROUPPER
@@ -1203,7 +1193,7 @@ last:
 	RET
 
 // func siluGradAVX2(saved *float32, dy *float32, dx *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·siluGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ saved+0(FP), AX
 	MOVQ dy+8(FP), CX
@@ -1214,90 +1204,76 @@ TEXT ·siluGradAVX2(SB), NOSPLIT, $0-32
 	SUBQ $0x00000040, BX
 
 loop:
-	CMPQ      SI, BX
-	JG        last
-	VMOVUPS   (AX)(SI*1), Y0
-	VMOVUPS   32(AX)(SI*1), Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
-	VMINPS    Y1, Y2, Y1
-	VMINPS    Y4, Y5, Y4
-	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
-	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y7
-	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
-	VSUBPS    Y5, Y1, Y1
-	VSUBPS    Y8, Y4, Y4
-	VSUBPS    Y6, Y1, Y1
-	VSUBPS    Y9, Y4, Y8
-	VMULPS    Y1, Y1, Y4
-	VMULPS    Y8, Y8, Y9
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+448(SB), Y9, Y10
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
-	VMULPS    Y1, Y6, Y6
-	VMULPS    Y8, Y11, Y11
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
-	VADDPS    Y6, Y5, Y5
-	VADDPS    Y11, Y10, Y10
-	VMULPS    Y4, Y5, Y5
-	VMULPS    Y9, Y10, Y10
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
-	VMULPS    Y1, Y6, Y6
-	VMULPS    Y8, Y11, Y11
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
-	VADDPS    Y6, Y5, Y5
-	VADDPS    Y11, Y10, Y10
-	VMULPS    Y4, Y5, Y5
-	VMULPS    Y9, Y10, Y10
-	VADDPS    Y1, Y5, Y5
-	VADDPS    Y8, Y10, Y10
-	VPSLLD    $0x17, Y2, Y2
-	VPSLLD    $0x17, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y10
-	VMULPS    Y2, Y5, Y5
-	VMULPS    Y7, Y10, Y10
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y10, Y10
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y6
-	VDIVPS    Y2, Y1, Y1
-	VDIVPS    Y6, Y4, Y2
-	VMULPS    Y1, Y5, Y4
-	VMULPS    Y2, Y10, Y6
-	VBLENDVPS Y0, Y4, Y1, Y5
-	VBLENDVPS Y3, Y6, Y2, Y7
-	VBLENDVPS Y0, Y1, Y4, Y1
-	VBLENDVPS Y3, Y2, Y6, Y2
-	VMULPS    Y1, Y0, Y0
-	VMULPS    Y2, Y3, Y1
-	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
-	VADDPS    functionConstantsAVX2<>+768(SB), Y1, Y1
-	VMULPS    Y0, Y5, Y0
-	VMULPS    Y1, Y7, Y1
-	VMULPS    (CX)(SI*1), Y0, Y0
-	VMULPS    32(CX)(SI*1), Y1, Y1
-	VMOVUPS   Y0, (DX)(SI*1)
-	VMOVUPS   Y1, 32(DX)(SI*1)
-	ADDQ      $0x00000040, SI
-	JMP       loop
+	CMPQ         SI, BX
+	JG           last
+	VMOVUPS      (AX)(SI*1), Y0
+	VMOVUPS      32(AX)(SI*1), Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y1, Y2, Y1
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y1, Y2
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y4, Y6
+	VORPS        functionConstantsAVX2<>+128(SB), Y1, Y1
+	VORPS        functionConstantsAVX2<>+128(SB), Y4, Y4
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y2, Y5
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y5, Y1
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y4
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y5, Y1
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y4
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y1, Y1, Y5
+	VMULPS       Y4, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y10
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y1, Y7
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y4, Y10
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y11
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y1, Y8
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y4, Y11
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y9, Y10
+	VFMADD231PS  Y7, Y5, Y8
+	VFMADD231PS  Y10, Y9, Y11
+	VFMADD231PS  Y8, Y5, Y1
+	VFMADD231PS  Y11, Y9, Y4
+	VMOVUPS      Y2, Y5
+	VMOVUPS      Y6, Y7
+	VFMADD231PS  Y1, Y2, Y5
+	VFMADD231PS  Y4, Y6, Y7
+	VMULPS       functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+832(SB), Y7, Y7
+	VADDPS       functionConstantsAVX2<>+768(SB), Y5, Y1
+	VADDPS       functionConstantsAVX2<>+768(SB), Y7, Y2
+	VDIVPS       Y1, Y5, Y1
+	VDIVPS       Y2, Y7, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
+	VSUBPS       Y1, Y2, Y2
+	VSUBPS       Y4, Y5, Y6
+	VBLENDVPS    Y0, Y1, Y2, Y5
+	VBLENDVPS    Y3, Y4, Y6, Y7
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VBLENDVPS    Y3, Y6, Y4, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
+	VFMADD231PS  Y0, Y1, Y2
+	VFMADD231PS  Y3, Y4, Y6
+	VMULPS       Y2, Y5, Y0
+	VMULPS       Y6, Y7, Y1
+	VMULPS       (CX)(SI*1), Y0, Y0
+	VMULPS       32(CX)(SI*1), Y1, Y1
+	VMOVUPS      Y0, (DX)(SI*1)
+	VMOVUPS      Y1, 32(DX)(SI*1)
+	ADDQ         $0x00000040, SI
+	JMP          loop
 
 last:
 	VZEROUPPER
@@ -1321,8 +1297,8 @@ loop:
 	VMOVUPS      32(AX)(SI*1), Y3
 	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
 	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1216(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1216(SB), Y5
 	VMINPS       Y1, Y2, Y1
 	VMINPS       Y4, Y5, Y4
 	VMULPS       Y1, Y1, Y2
@@ -1333,20 +1309,22 @@ loop:
 	VFNMADD231PS Y4, Y4, Y9
 	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
 	VMOVUPS      functionConstantsAVX2<>+256(SB), Y10
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y6
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y8, Y10
+	VFMADD231PS  functionConstantsAVX2<>+1280(SB), Y2, Y6
+	VFMADD231PS  functionConstantsAVX2<>+1280(SB), Y8, Y10
 	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
 	VSUBPS       functionConstantsAVX2<>+256(SB), Y10, Y11
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y8, Y8
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y5, Y5
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y9, Y9
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y2
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y11, Y8
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y7, Y5
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y11, Y9
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y2, Y2
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y9, Y9
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y2
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y11, Y8
+	VFMADD231PS  functionConstantsAVX2<>+384(SB), Y7, Y5
+	VFMADD231PS  functionConstantsAVX2<>+384(SB), Y11, Y9
 	VSUBPS       Y5, Y2, Y2
 	VSUBPS       Y9, Y8, Y9
+	VPSLLD       $0x17, Y6, Y6
+	VPSLLD       $0x17, Y10, Y10
 	VMULPS       Y2, Y2, Y5
 	VMULPS       Y9, Y9, Y11
 	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
@@ -1361,42 +1339,38 @@ loop:
 	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
 	VFMADD231PS  Y7, Y5, Y8
 	VFMADD231PS  Y12, Y11, Y13
-	VMOVUPS      Y2, Y2
-	VMOVUPS      Y9, Y7
 	VFMADD231PS  Y8, Y5, Y2
-	VFMADD231PS  Y13, Y11, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y10, Y10
+	VFMADD231PS  Y13, Y11, Y9
 	VMOVUPS      Y6, Y5
-	VMOVUPS      Y10, Y8
+	VMOVUPS      Y10, Y7
 	VFMADD231PS  Y2, Y6, Y5
-	VFMADD231PS  Y7, Y10, Y8
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y6
-	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y1, Y2
-	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y4, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y6
 	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y4, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y4, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1664(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1664(SB), Y4, Y6
 	VMULPS       Y2, Y5, Y2
-	VMULPS       Y6, Y8, Y7
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y9
-	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y1, Y6
-	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y4, Y9
+	VMULPS       Y6, Y7, Y8
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y9
 	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y4, Y9
 	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y4, Y9
 	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1984(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1984(SB), Y4, Y9
 	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y4, Y9
 	VDIVPS       Y6, Y2, Y1
-	VDIVPS       Y9, Y7, Y4
+	VDIVPS       Y9, Y8, Y4
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
 	VSUBPS       Y1, Y2, Y2
@@ -1405,10 +1379,10 @@ loop:
 	VBLENDVPS    Y3, Y4, Y6, Y4
 	VMULPS       Y1, Y0, Y2
 	VMULPS       Y4, Y3, Y2
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y5, Y5
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+2176(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+2176(SB), Y7, Y7
 	VFMADD231PS  Y0, Y5, Y1
-	VFMADD231PS  Y3, Y8, Y4
+	VFMADD231PS  Y3, Y7, Y4
 	VMULPS       (CX)(SI*1), Y1, Y0
 	VMULPS       32(CX)(SI*1), Y4, Y1
 	VMOVUPS      Y0, (DX)(SI*1)
@@ -1421,7 +1395,7 @@ last:
 	RET
 
 // func geluTanhGradAVX2(saved *float32, dy *float32, dx *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluTanhGradAVX2(SB), NOSPLIT, $0-32
 	MOVQ saved+0(FP), AX
 	MOVQ dy+8(FP), CX
@@ -1432,119 +1406,105 @@ TEXT ·geluTanhGradAVX2(SB), NOSPLIT, $0-32
 	SUBQ $0x00000040, BX
 
 loop:
-	CMPQ      SI, BX
-	JG        last
-	VMOVUPS   (AX)(SI*1), Y0
-	VMOVUPS   32(AX)(SI*1), Y2
-	VMULPS    Y0, Y0, Y1
-	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y3, Y5
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
-	VMULPS    Y0, Y1, Y1
-	VMULPS    Y2, Y5, Y5
-	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y5, Y6
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y7
-	VMINPS    Y3, Y4, Y3
-	VMINPS    Y6, Y7, Y6
-	VORPS     functionConstantsAVX2<>+128(SB), Y3, Y3
-	VORPS     functionConstantsAVX2<>+128(SB), Y6, Y6
-	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y6, Y9
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y9, Y9
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y7
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y9, Y10
-	VMULPS    functionConstantsAVX2<>+320(SB), Y7, Y8
-	VMULPS    functionConstantsAVX2<>+320(SB), Y10, Y11
-	VMULPS    functionConstantsAVX2<>+384(SB), Y7, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y10, Y10
-	VSUBPS    Y7, Y3, Y3
-	VSUBPS    Y10, Y6, Y6
-	VSUBPS    Y8, Y3, Y3
-	VSUBPS    Y11, Y6, Y10
-	VMULPS    Y3, Y3, Y6
-	VMULPS    Y10, Y10, Y11
-	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
-	VMULPS    functionConstantsAVX2<>+448(SB), Y11, Y12
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
-	VMULPS    Y3, Y8, Y8
-	VMULPS    Y10, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
-	VADDPS    Y8, Y7, Y7
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y6, Y7, Y7
-	VMULPS    Y11, Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
-	VMULPS    Y3, Y8, Y8
-	VMULPS    Y10, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
-	VADDPS    Y8, Y7, Y7
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y6, Y7, Y7
-	VMULPS    Y11, Y12, Y12
-	VADDPS    Y3, Y7, Y7
-	VADDPS    Y10, Y12, Y12
-	VPSLLD    $0x17, Y4, Y4
-	VPSLLD    $0x17, Y9, Y9
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
-	VMULPS    Y4, Y7, Y7
-	VMULPS    Y9, Y12, Y12
-	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
-	VMULPS    functionConstantsAVX2<>+832(SB), Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y6
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y8
-	VDIVPS    Y4, Y3, Y3
-	VDIVPS    Y8, Y6, Y4
-	VMULPS    Y3, Y7, Y6
-	VMULPS    Y4, Y12, Y8
-	VBLENDVPS Y1, Y6, Y3, Y7
-	VBLENDVPS Y5, Y8, Y4, Y9
-	VBLENDVPS Y1, Y3, Y6, Y1
-	VBLENDVPS Y5, Y4, Y8, Y5
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y6
-	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y4
-	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y8
-	VMINPS    Y3, Y4, Y3
-	VMINPS    Y6, Y8, Y6
-	VMULPS    Y3, Y3, Y3
-	VMULPS    Y6, Y6, Y4
-	VMULPS    functionConstantsAVX2<>+2240(SB), Y3, Y3
-	VMULPS    functionConstantsAVX2<>+2240(SB), Y4, Y4
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y3, Y3
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y4, Y4
-	VMULPS    Y1, Y7, Y1
-	VMULPS    Y5, Y9, Y5
-	VMULPS    Y1, Y0, Y0
-	VMULPS    Y5, Y2, Y1
-	VMULPS    Y0, Y3, Y3
-	VMULPS    Y1, Y4, Y4
-	VADDPS    Y3, Y7, Y0
-	VADDPS    Y4, Y9, Y1
-	VMULPS    (CX)(SI*1), Y0, Y0
-	VMULPS    32(CX)(SI*1), Y1, Y1
-	VMOVUPS   Y0, (DX)(SI*1)
-	VMOVUPS   Y1, 32(DX)(SI*1)
-	ADDQ      $0x00000040, SI
-	JMP       loop
+	CMPQ         SI, BX
+	JG           last
+	VMOVUPS      (AX)(SI*1), Y0
+	VMOVUPS      32(AX)(SI*1), Y2
+	VMULPS       Y0, Y0, Y1
+	VMULPS       Y2, Y2, Y3
+	VMULPS       functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VMULPS       functionConstantsAVX2<>+2048(SB), Y3, Y5
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y5, Y5
+	VMULPS       Y0, Y1, Y1
+	VMULPS       Y2, Y5, Y5
+	VANDPS       functionConstantsAVX2<>+0(SB), Y1, Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y5, Y6
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y7
+	VMINPS       Y3, Y4, Y3
+	VMINPS       Y6, Y7, Y6
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y8
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y3, Y4
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y6, Y8
+	VORPS        functionConstantsAVX2<>+128(SB), Y3, Y3
+	VORPS        functionConstantsAVX2<>+128(SB), Y6, Y6
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y4, Y7
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y8, Y9
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y3
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y9, Y6
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y3
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y9, Y6
+	VPSLLD       $0x17, Y4, Y4
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y3, Y3, Y7
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y9
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y12
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y3, Y9
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y6, Y12
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y10
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y13
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y3, Y10
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y6, Y13
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y7, Y9
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
+	VFMADD231PS  Y9, Y7, Y10
+	VFMADD231PS  Y12, Y11, Y13
+	VFMADD231PS  Y10, Y7, Y3
+	VFMADD231PS  Y13, Y11, Y6
+	VMOVUPS      Y4, Y7
+	VMOVUPS      Y8, Y9
+	VFMADD231PS  Y3, Y4, Y7
+	VFMADD231PS  Y6, Y8, Y9
+	VMULPS       functionConstantsAVX2<>+832(SB), Y7, Y7
+	VMULPS       functionConstantsAVX2<>+832(SB), Y9, Y9
+	VADDPS       functionConstantsAVX2<>+768(SB), Y7, Y3
+	VADDPS       functionConstantsAVX2<>+768(SB), Y9, Y4
+	VDIVPS       Y3, Y7, Y3
+	VDIVPS       Y4, Y9, Y6
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y7
+	VSUBPS       Y3, Y4, Y4
+	VSUBPS       Y6, Y7, Y8
+	VBLENDVPS    Y1, Y3, Y4, Y7
+	VBLENDVPS    Y5, Y6, Y8, Y9
+	VBLENDVPS    Y1, Y4, Y3, Y1
+	VBLENDVPS    Y5, Y8, Y6, Y5
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y2, Y6
+	VMOVUPS      functionConstantsAVX2<>+2240(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+2240(SB), Y8
+	VMINPS       Y3, Y4, Y3
+	VMINPS       Y6, Y8, Y6
+	VMULPS       Y3, Y3, Y3
+	VMULPS       Y6, Y6, Y4
+	VMULPS       functionConstantsAVX2<>+2304(SB), Y3, Y3
+	VMULPS       functionConstantsAVX2<>+2304(SB), Y4, Y6
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y3, Y3
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y6, Y6
+	VMOVUPS      Y7, Y4
+	VMOVUPS      Y9, Y8
+	VMULPS       Y1, Y7, Y1
+	VMULPS       Y5, Y9, Y5
+	VMULPS       Y1, Y0, Y0
+	VMULPS       Y5, Y2, Y1
+	VFMADD231PS  Y0, Y3, Y4
+	VFMADD231PS  Y1, Y6, Y8
+	VMULPS       (CX)(SI*1), Y4, Y0
+	VMULPS       32(CX)(SI*1), Y8, Y1
+	VMOVUPS      Y0, (DX)(SI*1)
+	VMOVUPS      Y1, 32(DX)(SI*1)
+	ADDQ         $0x00000040, SI
+	JMP          loop
 
 last:
 	VZEROUPPER
 	RET
 
 // func siluAndSlopeAVX2(x *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·siluAndSlopeAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ y+8(FP), CX
@@ -1554,100 +1514,78 @@ TEXT ·siluAndSlopeAVX2(SB), NOSPLIT, $0-24
 	SUBQ $0x00000040, DX
 
 loop:
-	CMPQ      BX, DX
-	JG        last
-	VMOVUPS   (AX)(BX*1), Y0
-	VMOVUPS   32(AX)(BX*1), Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y1
-	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y2
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
-	VMINPS    Y1, Y2, Y1
-	VMINPS    Y4, Y5, Y4
-	VORPS     functionConstantsAVX2<>+128(SB), Y1, Y1
-	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y1, Y2
-	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y7
-	VADDPS    functionConstantsAVX2<>+256(SB), Y2, Y2
-	VADDPS    functionConstantsAVX2<>+256(SB), Y7, Y7
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y2, Y5
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y7, Y8
-	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y6
-	VMULPS    functionConstantsAVX2<>+320(SB), Y8, Y9
-	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+384(SB), Y8, Y8
-	VSUBPS    Y5, Y1, Y1
-	VSUBPS    Y8, Y4, Y4
-	VSUBPS    Y6, Y1, Y1
-	VSUBPS    Y9, Y4, Y8
-	VMULPS    Y1, Y1, Y4
-	VMULPS    Y8, Y8, Y9
-	VMULPS    functionConstantsAVX2<>+448(SB), Y4, Y5
-	VMULPS    functionConstantsAVX2<>+448(SB), Y9, Y10
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y6
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y11
-	VMULPS    Y1, Y6, Y6
-	VMULPS    Y8, Y11, Y11
-	VADDPS    functionConstantsAVX2<>+576(SB), Y6, Y6
-	VADDPS    functionConstantsAVX2<>+576(SB), Y11, Y11
-	VADDPS    Y6, Y5, Y5
-	VADDPS    Y11, Y10, Y10
-	VMULPS    Y4, Y5, Y5
-	VMULPS    Y9, Y10, Y10
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y6
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y11
-	VMULPS    Y1, Y6, Y6
-	VMULPS    Y8, Y11, Y11
-	VADDPS    functionConstantsAVX2<>+704(SB), Y6, Y6
-	VADDPS    functionConstantsAVX2<>+704(SB), Y11, Y11
-	VADDPS    Y6, Y5, Y5
-	VADDPS    Y11, Y10, Y10
-	VMULPS    Y4, Y5, Y5
-	VMULPS    Y9, Y10, Y10
-	VADDPS    Y1, Y5, Y5
-	VADDPS    Y8, Y10, Y10
-	VPSLLD    $0x17, Y2, Y2
-	VPSLLD    $0x17, Y7, Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y10
-	VMULPS    Y2, Y5, Y5
-	VMULPS    Y7, Y10, Y10
-	VMULPS    functionConstantsAVX2<>+832(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+832(SB), Y10, Y10
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y1
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VBLENDVPS Y0, Y5, Y1, Y1
-	VBLENDVPS Y3, Y10, Y2, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y6
-	VDIVPS    Y2, Y1, Y1
-	VDIVPS    Y6, Y4, Y2
-	VMULPS    Y1, Y0, Y1
-	VMULPS    Y2, Y3, Y6
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y2
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y5, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y10, Y8
-	VDIVPS    Y4, Y2, Y2
-	VDIVPS    Y8, Y7, Y4
-	VMULPS    Y2, Y5, Y5
-	VMULPS    Y4, Y10, Y8
-	VBLENDVPS Y0, Y5, Y2, Y7
-	VBLENDVPS Y3, Y8, Y4, Y9
-	VBLENDVPS Y0, Y2, Y5, Y2
-	VBLENDVPS Y3, Y4, Y8, Y4
-	VMULPS    Y2, Y0, Y0
-	VMULPS    Y4, Y3, Y2
-	VADDPS    functionConstantsAVX2<>+768(SB), Y0, Y0
-	VADDPS    functionConstantsAVX2<>+768(SB), Y2, Y2
-	VMULPS    Y0, Y7, Y0
-	VMULPS    Y2, Y9, Y2
-	VMOVUPS   Y1, (CX)(BX*1)
-	VMOVUPS   Y6, 32(CX)(BX*1)
-	VMOVUPS   Y0, (AX)(BX*1)
-	VMOVUPS   Y2, 32(AX)(BX*1)
-	ADDQ      $0x00000040, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JG           last
+	VMOVUPS      (AX)(BX*1), Y0
+	VMOVUPS      32(AX)(BX*1), Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
+	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y1, Y2, Y1
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y1, Y2
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y4, Y6
+	VORPS        functionConstantsAVX2<>+128(SB), Y1, Y1
+	VORPS        functionConstantsAVX2<>+128(SB), Y4, Y4
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y2, Y5
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y5, Y1
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y4
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y5, Y1
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y4
+	VPSLLD       $0x17, Y2, Y2
+	VPSLLD       $0x17, Y6, Y6
+	VMULPS       Y1, Y1, Y5
+	VMULPS       Y4, Y4, Y9
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y10
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y1, Y7
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y4, Y10
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y8
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y11
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y1, Y8
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y4, Y11
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y5, Y7
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y9, Y10
+	VFMADD231PS  Y7, Y5, Y8
+	VFMADD231PS  Y10, Y9, Y11
+	VFMADD231PS  Y8, Y5, Y1
+	VFMADD231PS  Y11, Y9, Y4
+	VMOVUPS      Y2, Y5
+	VMOVUPS      Y6, Y7
+	VFMADD231PS  Y1, Y2, Y5
+	VFMADD231PS  Y4, Y6, Y7
+	VMULPS       functionConstantsAVX2<>+832(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+832(SB), Y7, Y7
+	VADDPS       functionConstantsAVX2<>+768(SB), Y5, Y1
+	VADDPS       functionConstantsAVX2<>+768(SB), Y7, Y2
+	VDIVPS       Y1, Y5, Y1
+	VDIVPS       Y2, Y7, Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y5
+	VSUBPS       Y1, Y2, Y2
+	VSUBPS       Y4, Y5, Y6
+	VBLENDVPS    Y0, Y1, Y2, Y5
+	VBLENDVPS    Y3, Y4, Y6, Y7
+	VBLENDVPS    Y0, Y2, Y1, Y1
+	VBLENDVPS    Y3, Y6, Y4, Y6
+	VMULPS       Y5, Y0, Y2
+	VMULPS       Y7, Y3, Y8
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y9
+	VFMADD231PS  Y0, Y1, Y4
+	VFMADD231PS  Y3, Y6, Y9
+	VMULPS       Y4, Y5, Y0
+	VMULPS       Y9, Y7, Y1
+	VMOVUPS      Y2, (CX)(BX*1)
+	VMOVUPS      Y8, 32(CX)(BX*1)
+	VMOVUPS      Y0, (AX)(BX*1)
+	VMOVUPS      Y1, 32(AX)(BX*1)
+	ADDQ         $0x00000040, BX
+	JMP          loop
 
 last:
 	VZEROUPPER
@@ -1670,8 +1608,8 @@ loop:
 	VMOVUPS      32(AX)(BX*1), Y3
 	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y1
 	VANDPS       functionConstantsAVX2<>+0(SB), Y3, Y4
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1152(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+1216(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1216(SB), Y5
 	VMINPS       Y1, Y2, Y1
 	VMINPS       Y4, Y5, Y4
 	VMULPS       Y1, Y1, Y2
@@ -1682,20 +1620,22 @@ loop:
 	VFNMADD231PS Y4, Y4, Y9
 	VMOVUPS      functionConstantsAVX2<>+256(SB), Y6
 	VMOVUPS      functionConstantsAVX2<>+256(SB), Y10
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y2, Y6
-	VFMADD231PS  functionConstantsAVX2<>+1216(SB), Y8, Y10
+	VFMADD231PS  functionConstantsAVX2<>+1280(SB), Y2, Y6
+	VFMADD231PS  functionConstantsAVX2<>+1280(SB), Y8, Y10
 	VSUBPS       functionConstantsAVX2<>+256(SB), Y6, Y7
 	VSUBPS       functionConstantsAVX2<>+256(SB), Y10, Y11
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y2, Y2
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y8, Y8
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y5, Y5
-	VMULPS       functionConstantsAVX2<>+1280(SB), Y9, Y9
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y2
-	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y11, Y8
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y7, Y5
-	VFMADD231PS  functionConstantsAVX2<>+320(SB), Y11, Y9
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y2, Y2
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+1344(SB), Y9, Y9
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y2
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y11, Y8
+	VFMADD231PS  functionConstantsAVX2<>+384(SB), Y7, Y5
+	VFMADD231PS  functionConstantsAVX2<>+384(SB), Y11, Y9
 	VSUBPS       Y5, Y2, Y2
 	VSUBPS       Y9, Y8, Y9
+	VPSLLD       $0x17, Y6, Y6
+	VPSLLD       $0x17, Y10, Y10
 	VMULPS       Y2, Y2, Y5
 	VMULPS       Y9, Y9, Y11
 	VMOVUPS      functionConstantsAVX2<>+512(SB), Y7
@@ -1710,42 +1650,38 @@ loop:
 	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
 	VFMADD231PS  Y7, Y5, Y8
 	VFMADD231PS  Y12, Y11, Y13
-	VMOVUPS      Y2, Y2
-	VMOVUPS      Y9, Y7
 	VFMADD231PS  Y8, Y5, Y2
-	VFMADD231PS  Y13, Y11, Y7
-	VPSLLD       $0x17, Y6, Y6
-	VPSLLD       $0x17, Y10, Y10
+	VFMADD231PS  Y13, Y11, Y9
 	VMOVUPS      Y6, Y5
-	VMOVUPS      Y10, Y8
+	VMOVUPS      Y10, Y7
 	VFMADD231PS  Y2, Y6, Y5
-	VFMADD231PS  Y7, Y10, Y8
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y2
-	VMOVUPS      functionConstantsAVX2<>+1344(SB), Y6
-	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y1, Y2
-	VFMADD213PS  functionConstantsAVX2<>+1408(SB), Y4, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y2
+	VMOVUPS      functionConstantsAVX2<>+1408(SB), Y6
 	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1472(SB), Y4, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1536(SB), Y4, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y1, Y2
 	VFMADD213PS  functionConstantsAVX2<>+1600(SB), Y4, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1664(SB), Y1, Y2
+	VFMADD213PS  functionConstantsAVX2<>+1664(SB), Y4, Y6
 	VMULPS       Y2, Y5, Y2
-	VMULPS       Y6, Y8, Y7
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y6
-	VMOVUPS      functionConstantsAVX2<>+1664(SB), Y9
-	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y1, Y6
-	VFMADD213PS  functionConstantsAVX2<>+1728(SB), Y4, Y9
+	VMULPS       Y6, Y7, Y8
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y6
+	VMOVUPS      functionConstantsAVX2<>+1728(SB), Y9
 	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1792(SB), Y4, Y9
 	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1856(SB), Y4, Y9
 	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+1920(SB), Y4, Y9
+	VFMADD213PS  functionConstantsAVX2<>+1984(SB), Y1, Y6
+	VFMADD213PS  functionConstantsAVX2<>+1984(SB), Y4, Y9
 	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y1, Y6
 	VFMADD213PS  functionConstantsAVX2<>+768(SB), Y4, Y9
 	VDIVPS       Y6, Y2, Y1
-	VDIVPS       Y9, Y7, Y4
+	VDIVPS       Y9, Y8, Y4
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y2
 	VMOVUPS      functionConstantsAVX2<>+768(SB), Y6
 	VSUBPS       Y1, Y2, Y2
@@ -1754,10 +1690,10 @@ loop:
 	VBLENDVPS    Y3, Y4, Y6, Y4
 	VMULPS       Y1, Y0, Y2
 	VMULPS       Y4, Y3, Y6
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y5, Y5
-	VMULPS       functionConstantsAVX2<>+2112(SB), Y8, Y8
+	VMULPS       functionConstantsAVX2<>+2176(SB), Y5, Y5
+	VMULPS       functionConstantsAVX2<>+2176(SB), Y7, Y7
 	VFMADD231PS  Y0, Y5, Y1
-	VFMADD231PS  Y3, Y8, Y4
+	VFMADD231PS  Y3, Y7, Y4
 	VMOVUPS      Y2, (CX)(BX*1)
 	VMOVUPS      Y6, 32(CX)(BX*1)
 	VMOVUPS      Y1, (AX)(BX*1)
@@ -1770,7 +1706,7 @@ last:
 	RET
 
 // func geluTanhAndSlopeAVX2(x *float32, y *float32, n int)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, FMA3
 TEXT ·geluTanhAndSlopeAVX2(SB), NOSPLIT, $0-24
 	MOVQ x+0(FP), AX
 	MOVQ y+8(FP), CX
@@ -1780,122 +1716,100 @@ TEXT ·geluTanhAndSlopeAVX2(SB), NOSPLIT, $0-24
 	SUBQ $0x00000040, DX
 
 loop:
-	CMPQ      BX, DX
-	JG        last
-	VMOVUPS   (AX)(BX*1), Y0
-	VMOVUPS   32(AX)(BX*1), Y2
-	VMULPS    Y0, Y0, Y1
-	VMULPS    Y2, Y2, Y3
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y1, Y1
-	VMULPS    functionConstantsAVX2<>+1984(SB), Y3, Y5
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y1, Y1
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
-	VMULPS    Y0, Y1, Y1
-	VMULPS    Y2, Y5, Y5
-	VANDPS    functionConstantsAVX2<>+0(SB), Y1, Y3
-	VANDPS    functionConstantsAVX2<>+0(SB), Y5, Y6
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y7
-	VMINPS    Y3, Y4, Y3
-	VMINPS    Y6, Y7, Y6
-	VORPS     functionConstantsAVX2<>+128(SB), Y3, Y3
-	VORPS     functionConstantsAVX2<>+128(SB), Y6, Y6
-	VMULPS    functionConstantsAVX2<>+192(SB), Y3, Y4
-	VMULPS    functionConstantsAVX2<>+192(SB), Y6, Y9
-	VADDPS    functionConstantsAVX2<>+256(SB), Y4, Y4
-	VADDPS    functionConstantsAVX2<>+256(SB), Y9, Y9
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y4, Y7
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y9, Y10
-	VMULPS    functionConstantsAVX2<>+320(SB), Y7, Y8
-	VMULPS    functionConstantsAVX2<>+320(SB), Y10, Y11
-	VMULPS    functionConstantsAVX2<>+384(SB), Y7, Y7
-	VMULPS    functionConstantsAVX2<>+384(SB), Y10, Y10
-	VSUBPS    Y7, Y3, Y3
-	VSUBPS    Y10, Y6, Y6
-	VSUBPS    Y8, Y3, Y3
-	VSUBPS    Y11, Y6, Y10
-	VMULPS    Y3, Y3, Y6
-	VMULPS    Y10, Y10, Y11
-	VMULPS    functionConstantsAVX2<>+448(SB), Y6, Y7
-	VMULPS    functionConstantsAVX2<>+448(SB), Y11, Y12
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+512(SB), Y13
-	VMULPS    Y3, Y8, Y8
-	VMULPS    Y10, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+576(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+576(SB), Y13, Y13
-	VADDPS    Y8, Y7, Y7
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y6, Y7, Y7
-	VMULPS    Y11, Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y8
-	VMOVUPS   functionConstantsAVX2<>+640(SB), Y13
-	VMULPS    Y3, Y8, Y8
-	VMULPS    Y10, Y13, Y13
-	VADDPS    functionConstantsAVX2<>+704(SB), Y8, Y8
-	VADDPS    functionConstantsAVX2<>+704(SB), Y13, Y13
-	VADDPS    Y8, Y7, Y7
-	VADDPS    Y13, Y12, Y12
-	VMULPS    Y6, Y7, Y7
-	VMULPS    Y11, Y12, Y12
-	VADDPS    Y3, Y7, Y7
-	VADDPS    Y10, Y12, Y12
-	VPSLLD    $0x17, Y4, Y4
-	VPSLLD    $0x17, Y9, Y9
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y7
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y12
-	VMULPS    Y4, Y7, Y7
-	VMULPS    Y9, Y12, Y12
-	VMULPS    functionConstantsAVX2<>+832(SB), Y7, Y7
-	VMULPS    functionConstantsAVX2<>+832(SB), Y12, Y12
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y3
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
-	VBLENDVPS Y1, Y7, Y3, Y3
-	VBLENDVPS Y5, Y12, Y4, Y6
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y4
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y8
-	VDIVPS    Y4, Y3, Y3
-	VDIVPS    Y8, Y6, Y4
-	VMULPS    Y3, Y0, Y3
-	VMULPS    Y4, Y2, Y8
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y4
-	VMOVUPS   functionConstantsAVX2<>+768(SB), Y9
-	VADDPS    functionConstantsAVX2<>+768(SB), Y7, Y6
-	VADDPS    functionConstantsAVX2<>+768(SB), Y12, Y10
-	VDIVPS    Y6, Y4, Y4
-	VDIVPS    Y10, Y9, Y6
-	VMULPS    Y4, Y7, Y7
-	VMULPS    Y6, Y12, Y10
-	VBLENDVPS Y1, Y7, Y4, Y9
-	VBLENDVPS Y5, Y10, Y6, Y11
-	VBLENDVPS Y1, Y4, Y7, Y1
-	VBLENDVPS Y5, Y6, Y10, Y6
-	VANDPS    functionConstantsAVX2<>+0(SB), Y0, Y4
-	VANDPS    functionConstantsAVX2<>+0(SB), Y2, Y7
-	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y5
-	VMOVUPS   functionConstantsAVX2<>+2176(SB), Y10
-	VMINPS    Y4, Y5, Y4
-	VMINPS    Y7, Y10, Y7
-	VMULPS    Y4, Y4, Y4
-	VMULPS    Y7, Y7, Y5
-	VMULPS    functionConstantsAVX2<>+2240(SB), Y4, Y4
-	VMULPS    functionConstantsAVX2<>+2240(SB), Y5, Y5
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y4, Y4
-	VADDPS    functionConstantsAVX2<>+2048(SB), Y5, Y5
-	VMULPS    Y1, Y9, Y1
-	VMULPS    Y6, Y11, Y6
-	VMULPS    Y1, Y0, Y0
-	VMULPS    Y6, Y2, Y1
-	VMULPS    Y0, Y4, Y4
-	VMULPS    Y1, Y5, Y5
-	VADDPS    Y4, Y9, Y0
-	VADDPS    Y5, Y11, Y1
-	VMOVUPS   Y3, (CX)(BX*1)
-	VMOVUPS   Y8, 32(CX)(BX*1)
-	VMOVUPS   Y0, (AX)(BX*1)
-	VMOVUPS   Y1, 32(AX)(BX*1)
-	ADDQ      $0x00000040, BX
-	JMP       loop
+	CMPQ         BX, DX
+	JG           last
+	VMOVUPS      (AX)(BX*1), Y0
+	VMOVUPS      32(AX)(BX*1), Y2
+	VMULPS       Y0, Y0, Y1
+	VMULPS       Y2, Y2, Y3
+	VMULPS       functionConstantsAVX2<>+2048(SB), Y1, Y1
+	VMULPS       functionConstantsAVX2<>+2048(SB), Y3, Y5
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y1, Y1
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y5, Y5
+	VMULPS       Y0, Y1, Y1
+	VMULPS       Y2, Y5, Y5
+	VANDPS       functionConstantsAVX2<>+0(SB), Y1, Y3
+	VANDPS       functionConstantsAVX2<>+0(SB), Y5, Y6
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+64(SB), Y7
+	VMINPS       Y3, Y4, Y3
+	VMINPS       Y6, Y7, Y6
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+256(SB), Y8
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y3, Y4
+	VFMADD231PS  functionConstantsAVX2<>+1152(SB), Y6, Y8
+	VORPS        functionConstantsAVX2<>+128(SB), Y3, Y3
+	VORPS        functionConstantsAVX2<>+128(SB), Y6, Y6
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y4, Y7
+	VSUBPS       functionConstantsAVX2<>+256(SB), Y8, Y9
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y7, Y3
+	VFNMADD231PS functionConstantsAVX2<>+320(SB), Y9, Y6
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y7, Y3
+	VFNMADD231PS functionConstantsAVX2<>+384(SB), Y9, Y6
+	VPSLLD       $0x17, Y4, Y4
+	VPSLLD       $0x17, Y8, Y8
+	VMULPS       Y3, Y3, Y7
+	VMULPS       Y6, Y6, Y11
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y9
+	VMOVUPS      functionConstantsAVX2<>+512(SB), Y12
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y3, Y9
+	VFMADD213PS  functionConstantsAVX2<>+576(SB), Y6, Y12
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y10
+	VMOVUPS      functionConstantsAVX2<>+640(SB), Y13
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y3, Y10
+	VFMADD213PS  functionConstantsAVX2<>+704(SB), Y6, Y13
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y7, Y9
+	VFMADD231PS  functionConstantsAVX2<>+448(SB), Y11, Y12
+	VFMADD231PS  Y9, Y7, Y10
+	VFMADD231PS  Y12, Y11, Y13
+	VFMADD231PS  Y10, Y7, Y3
+	VFMADD231PS  Y13, Y11, Y6
+	VMOVUPS      Y4, Y7
+	VMOVUPS      Y8, Y9
+	VFMADD231PS  Y3, Y4, Y7
+	VFMADD231PS  Y6, Y8, Y9
+	VMULPS       functionConstantsAVX2<>+832(SB), Y7, Y7
+	VMULPS       functionConstantsAVX2<>+832(SB), Y9, Y9
+	VADDPS       functionConstantsAVX2<>+768(SB), Y7, Y3
+	VADDPS       functionConstantsAVX2<>+768(SB), Y9, Y4
+	VDIVPS       Y3, Y7, Y3
+	VDIVPS       Y4, Y9, Y6
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y4
+	VMOVUPS      functionConstantsAVX2<>+768(SB), Y7
+	VSUBPS       Y3, Y4, Y4
+	VSUBPS       Y6, Y7, Y8
+	VBLENDVPS    Y1, Y3, Y4, Y7
+	VBLENDVPS    Y5, Y6, Y8, Y9
+	VBLENDVPS    Y1, Y4, Y3, Y1
+	VBLENDVPS    Y5, Y8, Y6, Y6
+	VMULPS       Y7, Y0, Y3
+	VMULPS       Y9, Y2, Y8
+	VANDPS       functionConstantsAVX2<>+0(SB), Y0, Y4
+	VANDPS       functionConstantsAVX2<>+0(SB), Y2, Y10
+	VMOVUPS      functionConstantsAVX2<>+2240(SB), Y5
+	VMOVUPS      functionConstantsAVX2<>+2240(SB), Y11
+	VMINPS       Y4, Y5, Y4
+	VMINPS       Y10, Y11, Y10
+	VMULPS       Y4, Y4, Y4
+	VMULPS       Y10, Y10, Y5
+	VMULPS       functionConstantsAVX2<>+2304(SB), Y4, Y4
+	VMULPS       functionConstantsAVX2<>+2304(SB), Y5, Y10
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y4, Y4
+	VADDPS       functionConstantsAVX2<>+2112(SB), Y10, Y10
+	VMOVUPS      Y7, Y5
+	VMOVUPS      Y9, Y11
+	VMULPS       Y1, Y7, Y1
+	VMULPS       Y6, Y9, Y6
+	VMULPS       Y1, Y0, Y0
+	VMULPS       Y6, Y2, Y1
+	VFMADD231PS  Y0, Y4, Y5
+	VFMADD231PS  Y1, Y10, Y11
+	VMOVUPS      Y3, (CX)(BX*1)
+	VMOVUPS      Y8, 32(CX)(BX*1)
+	VMOVUPS      Y5, (AX)(BX*1)
+	VMOVUPS      Y11, 32(AX)(BX*1)
+	ADDQ         $0x00000040, BX
+	JMP          loop
 
 last:
 	VZEROUPPER
@@ -1922,28 +1836,28 @@ loop:
 	VMOVUPS   32(AX)(BX*1), Y6
 	VMULPS    Y0, Y2, Y3
 	VMULPS    Y0, Y6, Y7
-	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y10
-	VANDPS    functionConstantsAVX2<>+0(SB), Y7, Y5
-	VMOVUPS   functionConstantsAVX2<>+64(SB), Y4
+	VANDPS    functionConstantsAVX2<>+0(SB), Y3, Y9
+	VANDPS    functionConstantsAVX2<>+0(SB), Y7, Y4
+	VMOVUPS   functionConstantsAVX2<>+64(SB), Y5
 	VMOVUPS   functionConstantsAVX2<>+64(SB), Y8
-	VMINPS    Y10, Y4, Y10
-	VMINPS    Y5, Y8, Y5
-	VORPS     functionConstantsAVX2<>+128(SB), Y10, Y10
-	VORPS     functionConstantsAVX2<>+128(SB), Y5, Y5
-	VMULPS    functionConstantsAVX2<>+192(SB), Y10, Y8
-	VMULPS    functionConstantsAVX2<>+192(SB), Y5, Y12
+	VMINPS    Y9, Y5, Y9
+	VMINPS    Y4, Y8, Y4
+	VORPS     functionConstantsAVX2<>+128(SB), Y9, Y9
+	VORPS     functionConstantsAVX2<>+128(SB), Y4, Y4
+	VMULPS    functionConstantsAVX2<>+192(SB), Y9, Y8
+	VMULPS    functionConstantsAVX2<>+192(SB), Y4, Y12
 	VADDPS    functionConstantsAVX2<>+256(SB), Y8, Y8
 	VADDPS    functionConstantsAVX2<>+256(SB), Y12, Y12
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y8, Y13
-	VSUBPS    functionConstantsAVX2<>+256(SB), Y12, Y11
-	VMULPS    functionConstantsAVX2<>+320(SB), Y13, Y9
-	VMULPS    functionConstantsAVX2<>+320(SB), Y11, Y4
-	VMULPS    functionConstantsAVX2<>+384(SB), Y13, Y13
-	VMULPS    functionConstantsAVX2<>+384(SB), Y11, Y11
-	VSUBPS    Y13, Y10, Y10
-	VSUBPS    Y11, Y5, Y5
-	VSUBPS    Y9, Y10, Y9
-	VSUBPS    Y4, Y5, Y13
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y8, Y10
+	VSUBPS    functionConstantsAVX2<>+256(SB), Y12, Y5
+	VMULPS    functionConstantsAVX2<>+320(SB), Y10, Y13
+	VMULPS    functionConstantsAVX2<>+320(SB), Y5, Y11
+	VSUBPS    Y13, Y9, Y9
+	VSUBPS    Y11, Y4, Y4
+	VMULPS    functionConstantsAVX2<>+384(SB), Y10, Y10
+	VMULPS    functionConstantsAVX2<>+384(SB), Y5, Y5
+	VSUBPS    Y10, Y9, Y9
+	VSUBPS    Y5, Y4, Y13
 	VMULPS    Y9, Y9, Y10
 	VMULPS    Y13, Y13, Y14
 	VMULPS    functionConstantsAVX2<>+448(SB), Y10, Y5
@@ -1984,12 +1898,8 @@ loop:
 	VDIVPS    Y8, Y4, Y4
 	VMULPS    Y5, Y5, Y9
 	VMULPS    Y4, Y4, Y11
-	VMOVUPS   functionConstantsAVX2<>+2304(SB), Y10
-	VMOVUPS   functionConstantsAVX2<>+2304(SB), Y8
-	VMULPS    Y9, Y10, Y10
-	VMULPS    Y11, Y8, Y8
-	VADDPS    functionConstantsAVX2<>+2368(SB), Y10, Y10
-	VADDPS    functionConstantsAVX2<>+2368(SB), Y8, Y8
+	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y10
+	VMOVUPS   functionConstantsAVX2<>+2368(SB), Y8
 	VMULPS    Y9, Y10, Y10
 	VMULPS    Y11, Y8, Y8
 	VADDPS    functionConstantsAVX2<>+2432(SB), Y10, Y10
@@ -1998,6 +1908,10 @@ loop:
 	VMULPS    Y11, Y8, Y8
 	VADDPS    functionConstantsAVX2<>+2496(SB), Y10, Y10
 	VADDPS    functionConstantsAVX2<>+2496(SB), Y8, Y8
+	VMULPS    Y9, Y10, Y10
+	VMULPS    Y11, Y8, Y8
+	VADDPS    functionConstantsAVX2<>+2560(SB), Y10, Y10
+	VADDPS    functionConstantsAVX2<>+2560(SB), Y8, Y8
 	VMULPS    Y9, Y10, Y10
 	VMULPS    Y11, Y8, Y8
 	VADDPS    functionConstantsAVX2<>+1088(SB), Y10, Y10
@@ -2065,12 +1979,12 @@ loop:
 	VSUBPS    functionConstantsAVX2<>+256(SB), Y11, Y12
 	VMULPS    functionConstantsAVX2<>+320(SB), Y9, Y10
 	VMULPS    functionConstantsAVX2<>+320(SB), Y12, Y13
-	VMULPS    functionConstantsAVX2<>+384(SB), Y9, Y9
-	VMULPS    functionConstantsAVX2<>+384(SB), Y12, Y12
-	VSUBPS    Y9, Y4, Y4
-	VSUBPS    Y12, Y8, Y8
 	VSUBPS    Y10, Y4, Y4
-	VSUBPS    Y13, Y8, Y12
+	VSUBPS    Y13, Y8, Y8
+	VMULPS    functionConstantsAVX2<>+384(SB), Y9, Y9
+	VMULPS    functionConstantsAVX2<>+384(SB), Y12, Y10
+	VSUBPS    Y9, Y4, Y4
+	VSUBPS    Y10, Y8, Y12
 	VMULPS    Y4, Y4, Y8
 	VMULPS    Y12, Y12, Y13
 	VMULPS    functionConstantsAVX2<>+448(SB), Y8, Y9
@@ -2200,7 +2114,7 @@ last:
 // func relu6AVX2(x *float32, y *float32, n int)
 // Requires: AVX
 TEXT ·relu6AVX2(SB), NOSPLIT, $0-24
-	VMOVUPS functionConstantsAVX2<>+2560(SB), Y1
+	VMOVUPS functionConstantsAVX2<>+2624(SB), Y1
 	VXORPS  Y0, Y0, Y0
 	MOVQ    x+0(FP), AX
 	MOVQ    y+8(FP), CX
@@ -2230,7 +2144,7 @@ last:
 // func relu6GradAVX2(saved *float32, dy *float32, dx *float32, n int)
 // Requires: AVX
 TEXT ·relu6GradAVX2(SB), NOSPLIT, $0-32
-	VMOVUPS functionConstantsAVX2<>+2560(SB), Y1
+	VMOVUPS functionConstantsAVX2<>+2624(SB), Y1
 	VXORPS  Y0, Y0, Y0
 	MOVQ    saved+0(FP), AX
 	MOVQ    dy+8(FP), CX
@@ -2344,38 +2258,38 @@ DATA functionConstantsAVX512<>+304(SB)/4, $0x4b4000bf
 DATA functionConstantsAVX512<>+308(SB)/4, $0x4b4000bf
 DATA functionConstantsAVX512<>+312(SB)/4, $0x4b4000bf
 DATA functionConstantsAVX512<>+316(SB)/4, $0x4b4000bf
-DATA functionConstantsAVX512<>+320(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+324(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+328(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+332(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+336(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+340(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+344(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+348(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+352(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+356(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+360(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+364(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+368(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+372(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+376(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+380(SB)/4, $0xb95e8083
-DATA functionConstantsAVX512<>+384(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+388(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+392(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+396(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+400(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+404(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+408(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+412(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+416(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+420(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+424(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+428(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+432(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+436(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+440(SB)/4, $0x3f318000
-DATA functionConstantsAVX512<>+444(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+320(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+324(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+328(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+332(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+336(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+340(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+344(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+348(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+352(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+356(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+360(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+364(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+368(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+372(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+376(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+380(SB)/4, $0x3f318000
+DATA functionConstantsAVX512<>+384(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+388(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+392(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+396(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+400(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+404(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+408(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+412(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+416(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+420(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+424(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+428(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+432(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+436(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+440(SB)/4, $0xb95e8083
+DATA functionConstantsAVX512<>+444(SB)/4, $0xb95e8083
 DATA functionConstantsAVX512<>+448(SB)/4, $0x3aafeffd
 DATA functionConstantsAVX512<>+452(SB)/4, $0x3aafeffd
 DATA functionConstantsAVX512<>+456(SB)/4, $0x3aafeffd
@@ -2552,375 +2466,391 @@ DATA functionConstantsAVX512<>+1136(SB)/4, $0x40000000
 DATA functionConstantsAVX512<>+1140(SB)/4, $0x40000000
 DATA functionConstantsAVX512<>+1144(SB)/4, $0x40000000
 DATA functionConstantsAVX512<>+1148(SB)/4, $0x40000000
-DATA functionConstantsAVX512<>+1152(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1156(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1160(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1164(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1168(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1172(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1176(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1180(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1184(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1188(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1192(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1196(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1200(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1204(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1208(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1212(SB)/4, $0x41680000
-DATA functionConstantsAVX512<>+1216(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1220(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1224(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1228(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1232(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1236(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1240(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1244(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1248(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1252(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1256(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1260(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1264(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1268(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1272(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1276(SB)/4, $0xbf38aa3b
-DATA functionConstantsAVX512<>+1280(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1284(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1288(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1292(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1296(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1300(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1304(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1308(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1312(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1316(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1320(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1324(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1328(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1332(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1336(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1340(SB)/4, $0xbf000000
-DATA functionConstantsAVX512<>+1344(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1348(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1352(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1356(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1360(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1364(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1368(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1372(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1376(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1380(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1384(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1388(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1392(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1396(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1400(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1404(SB)/4, $0x1b86e1f7
-DATA functionConstantsAVX512<>+1408(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1412(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1416(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1420(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1424(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1428(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1432(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1436(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1440(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1444(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1448(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1452(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1456(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1460(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1464(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1468(SB)/4, $0x1d266f31
-DATA functionConstantsAVX512<>+1472(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1476(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1480(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1484(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1488(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1492(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1496(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1500(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1504(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1508(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1512(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1516(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1520(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1524(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1528(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1532(SB)/4, $0x1e3ba239
-DATA functionConstantsAVX512<>+1536(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1540(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1544(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1548(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1552(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1556(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1560(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1564(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1568(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1572(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1576(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1580(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1584(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1588(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1592(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1596(SB)/4, $0x1ee0686f
-DATA functionConstantsAVX512<>+1600(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1604(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1608(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1612(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1616(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1620(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1624(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1628(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1632(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1636(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1640(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1644(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1648(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1652(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1656(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1660(SB)/4, $0x1f000000
-DATA functionConstantsAVX512<>+1664(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1668(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1672(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1676(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1680(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1684(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1688(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1692(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1696(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1700(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1704(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1708(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1712(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1716(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1720(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1724(SB)/4, $0x3c290c64
-DATA functionConstantsAVX512<>+1728(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1732(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1736(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1740(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1744(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1748(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1752(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1756(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1760(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1764(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1768(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1772(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1776(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1780(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1784(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1788(SB)/4, $0x3dd09b93
-DATA functionConstantsAVX512<>+1792(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1796(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1800(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1804(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1808(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1812(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1816(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1820(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1824(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1828(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1832(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1836(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1840(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1844(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1848(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1852(SB)/4, $0x3ef05ebe
-DATA functionConstantsAVX512<>+1856(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1860(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1864(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1868(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1872(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1876(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1880(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1884(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1888(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1892(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1896(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1900(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1904(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1908(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1912(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1916(SB)/4, $0x3f99ebc7
-DATA functionConstantsAVX512<>+1920(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1924(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1928(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1932(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1936(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1940(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1944(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1948(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1952(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1956(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1960(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1964(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1968(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1972(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1976(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1980(SB)/4, $0x3fd65550
-DATA functionConstantsAVX512<>+1984(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+1988(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+1992(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+1996(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2000(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2004(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2008(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2012(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2016(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2020(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2024(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2028(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2032(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2036(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2040(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2044(SB)/4, $0x3d922279
-DATA functionConstantsAVX512<>+2048(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2052(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2056(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2060(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2064(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2068(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2072(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2076(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2080(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2084(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2088(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2092(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2096(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2100(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2104(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2108(SB)/4, $0x3fcc422a
-DATA functionConstantsAVX512<>+2112(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2116(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2120(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2124(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2128(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2132(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2136(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2140(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2144(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2148(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2152(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2156(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2160(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2164(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2168(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2172(SB)/4, $0x1ecc422a
-DATA functionConstantsAVX512<>+2176(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2180(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2184(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2188(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2192(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2196(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2200(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2204(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2208(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2212(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2216(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2220(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2224(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2228(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2232(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2236(SB)/4, $0x42000000
-DATA functionConstantsAVX512<>+2240(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2244(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2248(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2252(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2256(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2260(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2264(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2268(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2272(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2276(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2280(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2284(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2288(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2292(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2296(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2300(SB)/4, $0x3e5b33b6
-DATA functionConstantsAVX512<>+2304(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2308(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2312(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2316(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2320(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2324(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2328(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2332(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2336(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2340(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2344(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2348(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2352(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2356(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2360(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2364(SB)/4, $0x3e905739
-DATA functionConstantsAVX512<>+2368(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2372(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2376(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2380(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2384(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2388(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2392(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2396(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2400(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2404(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2408(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2412(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2416(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2420(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2424(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2428(SB)/4, $0x3e8f24ac
-DATA functionConstantsAVX512<>+2432(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2436(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2440(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2444(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2448(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2452(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2456(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2460(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2464(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2468(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2472(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2476(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2480(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2484(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2488(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2492(SB)/4, $0x3eccedb8
-DATA functionConstantsAVX512<>+2496(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2500(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2504(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2508(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2512(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2516(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2520(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2524(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2528(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2532(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2536(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2540(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2544(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2548(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2552(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2556(SB)/4, $0x3f2aaa6f
-DATA functionConstantsAVX512<>+2560(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2564(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2568(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2572(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2576(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2580(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2584(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2588(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2592(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2596(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2600(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2604(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2608(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2612(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2616(SB)/4, $0x40c00000
-DATA functionConstantsAVX512<>+2620(SB)/4, $0x40c00000
-GLOBL functionConstantsAVX512<>(SB), RODATA|NOPTR, $2624
+DATA functionConstantsAVX512<>+1152(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1156(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1160(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1164(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1168(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1172(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1176(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1180(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1184(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1188(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1192(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1196(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1200(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1204(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1208(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1212(SB)/4, $0xbfb8aa3b
+DATA functionConstantsAVX512<>+1216(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1220(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1224(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1228(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1232(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1236(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1240(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1244(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1248(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1252(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1256(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1260(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1264(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1268(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1272(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1276(SB)/4, $0x41680000
+DATA functionConstantsAVX512<>+1280(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1284(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1288(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1292(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1296(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1300(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1304(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1308(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1312(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1316(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1320(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1324(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1328(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1332(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1336(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1340(SB)/4, $0xbf38aa3b
+DATA functionConstantsAVX512<>+1344(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1348(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1352(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1356(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1360(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1364(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1368(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1372(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1376(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1380(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1384(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1388(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1392(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1396(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1400(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1404(SB)/4, $0xbf000000
+DATA functionConstantsAVX512<>+1408(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1412(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1416(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1420(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1424(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1428(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1432(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1436(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1440(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1444(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1448(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1452(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1456(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1460(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1464(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1468(SB)/4, $0x1b86e1f7
+DATA functionConstantsAVX512<>+1472(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1476(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1480(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1484(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1488(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1492(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1496(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1500(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1504(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1508(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1512(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1516(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1520(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1524(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1528(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1532(SB)/4, $0x1d266f31
+DATA functionConstantsAVX512<>+1536(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1540(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1544(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1548(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1552(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1556(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1560(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1564(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1568(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1572(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1576(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1580(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1584(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1588(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1592(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1596(SB)/4, $0x1e3ba239
+DATA functionConstantsAVX512<>+1600(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1604(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1608(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1612(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1616(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1620(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1624(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1628(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1632(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1636(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1640(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1644(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1648(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1652(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1656(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1660(SB)/4, $0x1ee0686f
+DATA functionConstantsAVX512<>+1664(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1668(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1672(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1676(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1680(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1684(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1688(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1692(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1696(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1700(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1704(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1708(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1712(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1716(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1720(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1724(SB)/4, $0x1f000000
+DATA functionConstantsAVX512<>+1728(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1732(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1736(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1740(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1744(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1748(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1752(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1756(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1760(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1764(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1768(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1772(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1776(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1780(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1784(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1788(SB)/4, $0x3c290c64
+DATA functionConstantsAVX512<>+1792(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1796(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1800(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1804(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1808(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1812(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1816(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1820(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1824(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1828(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1832(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1836(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1840(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1844(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1848(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1852(SB)/4, $0x3dd09b93
+DATA functionConstantsAVX512<>+1856(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1860(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1864(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1868(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1872(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1876(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1880(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1884(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1888(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1892(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1896(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1900(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1904(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1908(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1912(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1916(SB)/4, $0x3ef05ebe
+DATA functionConstantsAVX512<>+1920(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1924(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1928(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1932(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1936(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1940(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1944(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1948(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1952(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1956(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1960(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1964(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1968(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1972(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1976(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1980(SB)/4, $0x3f99ebc7
+DATA functionConstantsAVX512<>+1984(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1988(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1992(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+1996(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2000(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2004(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2008(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2012(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2016(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2020(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2024(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2028(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2032(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2036(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2040(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2044(SB)/4, $0x3fd65550
+DATA functionConstantsAVX512<>+2048(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2052(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2056(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2060(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2064(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2068(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2072(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2076(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2080(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2084(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2088(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2092(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2096(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2100(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2104(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2108(SB)/4, $0x3d922279
+DATA functionConstantsAVX512<>+2112(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2116(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2120(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2124(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2128(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2132(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2136(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2140(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2144(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2148(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2152(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2156(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2160(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2164(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2168(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2172(SB)/4, $0x3fcc422a
+DATA functionConstantsAVX512<>+2176(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2180(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2184(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2188(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2192(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2196(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2200(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2204(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2208(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2212(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2216(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2220(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2224(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2228(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2232(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2236(SB)/4, $0x1ecc422a
+DATA functionConstantsAVX512<>+2240(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2244(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2248(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2252(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2256(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2260(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2264(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2268(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2272(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2276(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2280(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2284(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2288(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2292(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2296(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2300(SB)/4, $0x42000000
+DATA functionConstantsAVX512<>+2304(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2308(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2312(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2316(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2320(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2324(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2328(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2332(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2336(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2340(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2344(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2348(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2352(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2356(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2360(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2364(SB)/4, $0x3e5b33b6
+DATA functionConstantsAVX512<>+2368(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2372(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2376(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2380(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2384(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2388(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2392(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2396(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2400(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2404(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2408(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2412(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2416(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2420(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2424(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2428(SB)/4, $0x3e905739
+DATA functionConstantsAVX512<>+2432(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2436(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2440(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2444(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2448(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2452(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2456(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2460(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2464(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2468(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2472(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2476(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2480(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2484(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2488(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2492(SB)/4, $0x3e8f24ac
+DATA functionConstantsAVX512<>+2496(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2500(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2504(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2508(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2512(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2516(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2520(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2524(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2528(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2532(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2536(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2540(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2544(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2548(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2552(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2556(SB)/4, $0x3eccedb8
+DATA functionConstantsAVX512<>+2560(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2564(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2568(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2572(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2576(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2580(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2584(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2588(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2592(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2596(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2600(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2604(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2608(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2612(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2616(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2620(SB)/4, $0x3f2aaa6f
+DATA functionConstantsAVX512<>+2624(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2628(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2632(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2636(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2640(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2644(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2648(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2652(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2656(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2660(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2664(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2668(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2672(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2676(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2680(SB)/4, $0x40c00000
+DATA functionConstantsAVX512<>+2684(SB)/4, $0x40c00000
+GLOBL functionConstantsAVX512<>(SB), RODATA|NOPTR, $2688
 
 // func sigmoidAVX512(x *float32, y *float32, n int)
 // Requires: AVX, AVX512DQ, AVX512F
@@ -2954,12 +2884,12 @@ loop:
 	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z11
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z6, Z9
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z11, Z12
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z6, Z6
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z11, Z11
-	VSUBPS       Z6, Z1, Z1
-	VSUBPS       Z11, Z5, Z5
 	VSUBPS       Z9, Z1, Z1
-	VSUBPS       Z12, Z5, Z11
+	VSUBPS       Z12, Z5, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z6, Z6
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z11, Z9
+	VSUBPS       Z6, Z1, Z1
+	VSUBPS       Z9, Z5, Z11
 	VMULPS       Z1, Z1, Z5
 	VMULPS       Z11, Z11, Z12
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z5, Z6
@@ -3021,9 +2951,9 @@ last:
 	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
 	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
+	VSUBPS       Z4, Z1, Z1
 	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
 	VSUBPS       Z3, Z1, Z1
-	VSUBPS       Z4, Z1, Z1
 	VMULPS       Z1, Z1, Z3
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
 	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
@@ -3084,12 +3014,12 @@ loop:
 	VSUBPS.BCST  functionConstantsAVX512<>+1024(SB), Z7, Z8
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z8, Z9
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z8, Z8
-	VSUBPS       Z4, Z1, Z1
-	VSUBPS       Z8, Z6, Z4
 	VSUBPS       Z5, Z1, Z1
-	VSUBPS       Z9, Z4, Z8
+	VSUBPS       Z9, Z6, Z5
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z8, Z6
+	VSUBPS       Z4, Z1, Z1
+	VSUBPS       Z6, Z5, Z8
 	VMULPS       Z1, Z1, Z4
 	VMULPS       Z8, Z8, Z9
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
@@ -3151,9 +3081,9 @@ last:
 	VADDPS.BCST  functionConstantsAVX512<>+1024(SB), Z2, Z2
 	VSUBPS.BCST  functionConstantsAVX512<>+1024(SB), Z2, Z3
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
+	VSUBPS       Z4, Z1, Z1
 	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
 	VSUBPS       Z3, Z1, Z1
-	VSUBPS       Z4, Z1, Z1
 	VMULPS       Z1, Z1, Z3
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
 	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
@@ -3194,122 +3124,104 @@ TEXT ·siluAVX512(SB), NOSPLIT, $0-24
 	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ         BX, SI
-	JG           last
-	VMOVUPS      (AX)(BX*1), Z0
-	VMOVUPS      64(AX)(BX*1), Z4
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z4, Z5
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z6
-	VMINPS       Z1, Z2, Z1
-	VMINPS       Z5, Z6, Z5
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z5, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z5, Z10
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z10
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z6
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z11
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z6, Z9
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z11, Z12
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z6, Z6
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z11, Z11
-	VSUBPS       Z6, Z1, Z1
-	VSUBPS       Z11, Z5, Z5
-	VSUBPS       Z9, Z1, Z1
-	VSUBPS       Z12, Z5, Z11
-	VMULPS       Z1, Z1, Z5
-	VMULPS       Z11, Z11, Z12
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z5, Z6
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z12, Z13
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z9
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z14
-	VMULPS       Z1, Z9, Z9
-	VMULPS       Z11, Z14, Z14
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z9, Z9
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z14, Z14
-	VADDPS       Z9, Z6, Z6
-	VADDPS       Z14, Z13, Z13
-	VMULPS       Z5, Z6, Z6
-	VMULPS       Z12, Z13, Z13
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z9
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z14
-	VMULPS       Z1, Z9, Z9
-	VMULPS       Z11, Z14, Z14
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z9, Z9
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z14, Z14
-	VADDPS       Z9, Z6, Z6
-	VADDPS       Z14, Z13, Z13
-	VMULPS       Z5, Z6, Z6
-	VMULPS       Z12, Z13, Z13
-	VADDPS       Z1, Z6, Z6
-	VADDPS       Z11, Z13, Z13
-	VPSLLD       $0x17, Z2, Z2
-	VPSLLD       $0x17, Z10, Z10
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z6, Z6
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z13
-	VMULPS       Z2, Z6, Z6
-	VMULPS       Z10, Z13, Z13
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z6, Z6
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z13, Z13
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
-	VPMOVD2M     Z0, K1
-	VPMOVD2M     Z4, K2
-	VBLENDMPS    Z6, Z1, K1, Z3
-	VBLENDMPS    Z13, Z2, K2, Z7
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z6, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z2
-	VDIVPS       Z1, Z3, Z1
-	VDIVPS       Z2, Z7, Z2
-	VMULPS       Z1, Z0, Z0
-	VMULPS       Z2, Z4, Z1
-	VMOVUPS      Z0, (CX)(BX*1)
-	VMOVUPS      Z1, 64(CX)(BX*1)
-	ADDQ         $0x00000080, BX
-	JMP          loop
+	CMPQ              BX, SI
+	JG                last
+	VMOVUPS           (AX)(BX*1), Z0
+	VMOVUPS           64(AX)(BX*1), Z4
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z6
+	VMINPS            Z1, Z2, Z1
+	VMINPS            Z5, Z6, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z9
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z1, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z5, Z9
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z1, Z1
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z5, Z5
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z2, Z6
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z9, Z10
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z6, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z10, Z5
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z6, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z5
+	VPSLLD            $0x17, Z2, Z2
+	VPSLLD            $0x17, Z9, Z9
+	VMULPS            Z1, Z1, Z6
+	VMULPS            Z5, Z5, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z13
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z1, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z13
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z11
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z14
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z1, Z11
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z14
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z6, Z10
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z12, Z13
+	VFMADD231PS       Z10, Z6, Z11
+	VFMADD231PS       Z13, Z12, Z14
+	VFMADD231PS       Z11, Z6, Z1
+	VFMADD231PS       Z14, Z12, Z5
+	VMOVUPS           Z2, Z6
+	VMOVUPS           Z9, Z10
+	VFMADD231PS       Z1, Z2, Z6
+	VFMADD231PS       Z5, Z9, Z10
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z10, Z10
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z6, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z10, Z2
+	VDIVPS            Z1, Z6, Z1
+	VDIVPS            Z2, Z10, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z6
+	VSUBPS            Z1, Z2, Z2
+	VSUBPS            Z5, Z6, Z6
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z4, K2
+	VBLENDMPS         Z1, Z2, K1, Z3
+	VBLENDMPS         Z5, Z6, K2, Z7
+	VMULPS            Z3, Z0, Z0
+	VMULPS            Z7, Z4, Z1
+	VMOVUPS           Z0, (CX)(BX*1)
+	VMOVUPS           Z1, 64(CX)(BX*1)
+	ADDQ              $0x00000080, BX
+	JMP               loop
 
 last:
-	CMPQ         BX, DX
-	JGE          done
-	VMOVUPS      (AX)(BX*1), Z0
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
-	VSUBPS       Z3, Z1, Z1
-	VSUBPS       Z4, Z1, Z1
-	VMULPS       Z1, Z1, Z3
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
-	VADDPS       Z5, Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
-	VADDPS       Z5, Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS       Z1, Z4, Z4
-	VPSLLD       $0x17, Z2, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z4, Z4
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z4, Z1, K1, Z8
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z1
-	VDIVPS       Z1, Z8, Z1
-	VMULPS       Z1, Z0, Z0
-	VMOVUPS      Z0, (CX)(BX*1)
+	CMPQ              BX, DX
+	JGE               done
+	VMOVUPS           (AX)(BX*1), Z0
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z1, Z2
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z1, Z1
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z2, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z3, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z3, Z1
+	VPSLLD            $0x17, Z2, Z2
+	VMULPS            Z1, Z1, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z1, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z1, Z5
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VFMADD231PS       Z4, Z3, Z5
+	VFMADD231PS       Z5, Z3, Z1
+	VMOVUPS           Z2, Z3
+	VFMADD231PS       Z1, Z2, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z3, Z3
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z3, Z1
+	VDIVPS            Z1, Z3, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS            Z1, Z2, Z2
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z1, Z2, K1, Z8
+	VMULPS            Z8, Z0, Z0
+	VMOVUPS           Z0, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3333,8 +3245,8 @@ loop:
 	VMOVUPS           64(AX)(BX*1), Z4
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z5
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z6
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z6
 	VMINPS            Z1, Z2, Z1
 	VMINPS            Z5, Z6, Z5
 	VMULPS            Z1, Z1, Z2
@@ -3345,20 +3257,22 @@ loop:
 	VFNMADD231PS      Z5, Z5, Z12
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z9
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z13
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z9
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z11, Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z2, Z9
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z11, Z13
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z9, Z10
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z13, Z14
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z11, Z11
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z6, Z6
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z12, Z12
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z2
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z14, Z11
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z6
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z12
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z12, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z10, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z14, Z11
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z10, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z14, Z12
 	VSUBPS            Z6, Z2, Z2
 	VSUBPS            Z12, Z11, Z12
+	VPSLLD            $0x17, Z9, Z9
+	VPSLLD            $0x17, Z13, Z13
 	VMULPS            Z2, Z2, Z6
 	VMULPS            Z12, Z12, Z14
 	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z10
@@ -3373,38 +3287,34 @@ loop:
 	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
 	VFMADD231PS       Z10, Z6, Z11
 	VFMADD231PS       Z15, Z14, Z16
-	VMOVUPS           Z2, Z2
-	VMOVUPS           Z12, Z10
 	VFMADD231PS       Z11, Z6, Z2
-	VFMADD231PS       Z16, Z14, Z10
-	VPSLLD            $0x17, Z9, Z9
-	VPSLLD            $0x17, Z13, Z13
+	VFMADD231PS       Z16, Z14, Z12
 	VMOVUPS           Z9, Z6
-	VMOVUPS           Z13, Z11
+	VMOVUPS           Z13, Z10
 	VFMADD231PS       Z2, Z9, Z6
-	VFMADD231PS       Z10, Z13, Z11
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z9
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z5, Z9
+	VFMADD231PS       Z12, Z13, Z10
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z5, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z5, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z5, Z9
 	VMULPS            Z2, Z6, Z2
-	VMULPS            Z9, Z11, Z9
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z6
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z10
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z6
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z5, Z10
+	VMULPS            Z9, Z10, Z9
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z6
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z10
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z6
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z5, Z10
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z6
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z5, Z10
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z6
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z5, Z10
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z5, Z10
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z6
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z10
 	VDIVPS            Z6, Z2, Z1
@@ -3429,19 +3339,20 @@ last:
 	JGE               done
 	VMOVUPS           (AX)(BX*1), Z0
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z2
 	VMINPS            Z1, Z2, Z1
 	VMULPS            Z1, Z1, Z2
 	VMOVUPS           Z2, Z3
 	VFNMADD231PS      Z1, Z1, Z3
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z4
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z4
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z2, Z4
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z4, Z5
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z3, Z3
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z5, Z2
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z5, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z3, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z5, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z5, Z3
 	VSUBPS            Z3, Z2, Z2
+	VPSLLD            $0x17, Z4, Z4
 	VMULPS            Z2, Z2, Z3
 	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
 	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
@@ -3449,22 +3360,20 @@ last:
 	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
 	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z5
 	VFMADD231PS       Z5, Z3, Z6
-	VMOVUPS           Z2, Z2
 	VFMADD231PS       Z6, Z3, Z2
-	VPSLLD            $0x17, Z4, Z4
 	VMOVUPS           Z4, Z3
 	VFMADD231PS       Z2, Z4, Z3
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z1, Z2
 	VMULPS            Z2, Z3, Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z3
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z3
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z3
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z3
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z3
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z3
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z3
 	VDIVPS            Z3, Z2, Z1
 	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
@@ -3490,134 +3399,116 @@ TEXT ·geluTanhAVX512(SB), NOSPLIT, $0-24
 	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ         BX, SI
-	JG           last
-	VMOVUPS      (AX)(BX*1), Z0
-	VMOVUPS      64(AX)(BX*1), Z3
-	VMULPS       Z0, Z0, Z1
-	VMULPS       Z3, Z3, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z4, Z8
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z8, Z8
-	VMULPS       Z0, Z1, Z1
-	VMULPS       Z3, Z8, Z8
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z4
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z8, Z9
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z7
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z10
-	VMINPS       Z4, Z7, Z4
-	VMINPS       Z9, Z10, Z9
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z4, Z4
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z9, Z9
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z4, Z7
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z9, Z12
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z7, Z7
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z12, Z12
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z7, Z10
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z12, Z13
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z11
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z13, Z14
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z10, Z10
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z13, Z13
-	VSUBPS       Z10, Z4, Z4
-	VSUBPS       Z13, Z9, Z9
-	VSUBPS       Z11, Z4, Z4
-	VSUBPS       Z14, Z9, Z13
-	VMULPS       Z4, Z4, Z9
-	VMULPS       Z13, Z13, Z14
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z9, Z10
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z11
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z16
-	VMULPS       Z4, Z11, Z11
-	VMULPS       Z13, Z16, Z16
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z11, Z11
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z16, Z16
-	VADDPS       Z11, Z10, Z10
-	VADDPS       Z16, Z15, Z15
-	VMULPS       Z9, Z10, Z10
-	VMULPS       Z14, Z15, Z15
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z11
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z16
-	VMULPS       Z4, Z11, Z11
-	VMULPS       Z13, Z16, Z16
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z11, Z11
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z16, Z16
-	VADDPS       Z11, Z10, Z10
-	VADDPS       Z16, Z15, Z15
-	VMULPS       Z9, Z10, Z10
-	VMULPS       Z14, Z15, Z15
-	VADDPS       Z4, Z10, Z10
-	VADDPS       Z13, Z15, Z15
-	VPSLLD       $0x17, Z7, Z7
-	VPSLLD       $0x17, Z12, Z12
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z10, Z10
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z15, Z15
-	VMULPS       Z7, Z10, Z10
-	VMULPS       Z12, Z15, Z15
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z10, Z10
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z15, Z15
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z4
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z7
-	VPMOVD2M     Z1, K1
-	VPMOVD2M     Z8, K2
-	VBLENDMPS    Z10, Z4, K1, Z2
-	VBLENDMPS    Z15, Z7, K2, Z5
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z10, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z15, Z4
-	VDIVPS       Z1, Z2, Z1
-	VDIVPS       Z4, Z5, Z4
-	VMULPS       Z1, Z0, Z0
-	VMULPS       Z4, Z3, Z1
-	VMOVUPS      Z0, (CX)(BX*1)
-	VMOVUPS      Z1, 64(CX)(BX*1)
-	ADDQ         $0x00000080, BX
-	JMP          loop
+	CMPQ              BX, SI
+	JG                last
+	VMOVUPS           (AX)(BX*1), Z0
+	VMOVUPS           64(AX)(BX*1), Z3
+	VMULPS            Z0, Z0, Z1
+	VMULPS            Z3, Z3, Z4
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z4, Z8
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z8, Z8
+	VMULPS            Z0, Z1, Z1
+	VMULPS            Z3, Z8, Z8
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z1, Z4
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z8, Z9
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z7
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z10
+	VMINPS            Z4, Z7, Z4
+	VMINPS            Z9, Z10, Z9
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z7
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z11
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z4, Z7
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z9, Z11
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z4, Z4
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z9, Z9
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z7, Z10
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z11, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z10, Z4
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z12, Z9
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z4
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z12, Z9
+	VPSLLD            $0x17, Z7, Z7
+	VPSLLD            $0x17, Z11, Z11
+	VMULPS            Z4, Z4, Z10
+	VMULPS            Z9, Z9, Z14
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z12
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z15
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z4, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z9, Z15
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z13
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z4, Z13
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z9, Z16
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z10, Z12
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
+	VFMADD231PS       Z12, Z10, Z13
+	VFMADD231PS       Z15, Z14, Z16
+	VFMADD231PS       Z13, Z10, Z4
+	VFMADD231PS       Z16, Z14, Z9
+	VMOVUPS           Z7, Z10
+	VMOVUPS           Z11, Z12
+	VFMADD231PS       Z4, Z7, Z10
+	VFMADD231PS       Z9, Z11, Z12
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z10, Z10
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z12, Z12
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z10, Z4
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z12, Z7
+	VDIVPS            Z4, Z10, Z4
+	VDIVPS            Z7, Z12, Z9
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z7
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z10
+	VSUBPS            Z4, Z7, Z7
+	VSUBPS            Z9, Z10, Z10
+	VPMOVD2M          Z1, K1
+	VPMOVD2M          Z8, K2
+	VBLENDMPS         Z4, Z7, K1, Z2
+	VBLENDMPS         Z9, Z10, K2, Z5
+	VMULPS            Z2, Z0, Z0
+	VMULPS            Z5, Z3, Z1
+	VMOVUPS           Z0, (CX)(BX*1)
+	VMOVUPS           Z1, 64(CX)(BX*1)
+	ADDQ              $0x00000080, BX
+	JMP               loop
 
 last:
-	CMPQ         BX, DX
-	JGE          done
-	VMOVUPS      (AX)(BX*1), Z0
-	VMULPS       Z0, Z0, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS       Z0, Z1, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z2
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z3
-	VMINPS       Z2, Z3, Z2
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z2, Z2
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z2, Z3
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
-	VSUBPS       Z4, Z2, Z2
-	VSUBPS       Z5, Z2, Z2
-	VMULPS       Z2, Z2, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z7
-	VMULPS       Z2, Z7, Z7
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z7, Z7
-	VADDPS       Z7, Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z7
-	VMULPS       Z2, Z7, Z7
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z7, Z7
-	VADDPS       Z7, Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS       Z2, Z5, Z5
-	VPSLLD       $0x17, Z3, Z3
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z5
-	VMULPS       Z3, Z5, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z5, Z5
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
-	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z5, Z2, K1, Z6
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z1
-	VDIVPS       Z1, Z6, Z1
-	VMULPS       Z1, Z0, Z0
-	VMOVUPS      Z0, (CX)(BX*1)
+	CMPQ              BX, DX
+	JGE               done
+	VMOVUPS           (AX)(BX*1), Z0
+	VMULPS            Z0, Z0, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS            Z0, Z1, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z3
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z2, Z3
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z2, Z2
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z3, Z4
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z4, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z4, Z2
+	VPSLLD            $0x17, Z3, Z3
+	VMULPS            Z2, Z2, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z7
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z7
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
+	VFMADD231PS       Z5, Z4, Z7
+	VFMADD231PS       Z7, Z4, Z2
+	VMOVUPS           Z3, Z4
+	VFMADD231PS       Z2, Z3, Z4
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z4, Z4
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z4, Z2
+	VDIVPS            Z2, Z4, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z3
+	VSUBPS            Z2, Z3, Z3
+	VPMOVD2M          Z1, K1
+	VBLENDMPS         Z2, Z3, K1, Z6
+	VMULPS            Z6, Z0, Z0
+	VMOVUPS           Z0, (CX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -3724,140 +3615,119 @@ TEXT ·siluGradAVX512(SB), NOSPLIT, $0-32
 	SUBQ $0x00000080, DI
 
 loop:
-	CMPQ         SI, DI
-	JG           last
-	VMOVUPS      (AX)(SI*1), Z0
-	VMOVUPS      64(AX)(SI*1), Z5
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z5, Z6
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z7
-	VMINPS       Z1, Z2, Z1
-	VMINPS       Z6, Z7, Z6
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z6, Z6
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z6, Z13
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z13
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z7
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z14
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z7, Z12
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z15
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z7, Z7
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z14, Z14
-	VSUBPS       Z7, Z1, Z1
-	VSUBPS       Z14, Z6, Z6
-	VSUBPS       Z12, Z1, Z1
-	VSUBPS       Z15, Z6, Z14
-	VMULPS       Z1, Z1, Z6
-	VMULPS       Z14, Z14, Z15
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z6, Z7
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z15, Z16
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z12
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z17
-	VMULPS       Z1, Z12, Z12
-	VMULPS       Z14, Z17, Z17
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z12, Z12
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z17, Z17
-	VADDPS       Z12, Z7, Z7
-	VADDPS       Z17, Z16, Z16
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z15, Z16, Z16
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z12
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z17
-	VMULPS       Z1, Z12, Z12
-	VMULPS       Z14, Z17, Z17
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z12, Z12
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z17, Z17
-	VADDPS       Z12, Z7, Z7
-	VADDPS       Z17, Z16, Z16
-	VMULPS       Z6, Z7, Z7
-	VMULPS       Z15, Z16, Z16
-	VADDPS       Z1, Z7, Z7
-	VADDPS       Z14, Z16, Z16
-	VPSLLD       $0x17, Z2, Z2
-	VPSLLD       $0x17, Z13, Z13
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z7, Z7
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z16
-	VMULPS       Z2, Z7, Z7
-	VMULPS       Z13, Z16, Z16
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z7, Z7
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z16, Z16
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z6
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z7, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z12
-	VDIVPS       Z2, Z1, Z1
-	VDIVPS       Z12, Z6, Z2
-	VMULPS       Z1, Z7, Z6
-	VMULPS       Z2, Z16, Z7
-	VPMOVD2M     Z0, K1
-	VPMOVD2M     Z5, K2
-	VBLENDMPS    Z6, Z1, K1, Z3
-	VBLENDMPS    Z7, Z2, K2, Z8
-	VPMOVD2M     Z0, K1
-	VPMOVD2M     Z5, K2
-	VBLENDMPS    Z1, Z6, K1, Z4
-	VBLENDMPS    Z2, Z7, K2, Z9
-	VMULPS       Z4, Z0, Z0
-	VMULPS       Z9, Z5, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z1
-	VMULPS       Z0, Z3, Z0
-	VMULPS       Z1, Z8, Z1
-	VMULPS       (CX)(SI*1), Z0, Z0
-	VMULPS       64(CX)(SI*1), Z1, Z1
-	VMOVUPS      Z0, (DX)(SI*1)
-	VMOVUPS      Z1, 64(DX)(SI*1)
-	ADDQ         $0x00000080, SI
-	JMP          loop
+	CMPQ              SI, DI
+	JG                last
+	VMOVUPS           (AX)(SI*1), Z0
+	VMOVUPS           64(AX)(SI*1), Z5
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z5, Z6
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z7
+	VMINPS            Z1, Z2, Z1
+	VMINPS            Z6, Z7, Z6
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z12
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z1, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z6, Z12
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z1, Z1
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z6, Z6
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z2, Z7
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z12, Z13
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z7, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z13, Z6
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z7, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z13, Z6
+	VPSLLD            $0x17, Z2, Z2
+	VPSLLD            $0x17, Z12, Z12
+	VMULPS            Z1, Z1, Z7
+	VMULPS            Z6, Z6, Z15
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z13
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z1, Z13
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z6, Z16
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z14
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z17
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z1, Z14
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z6, Z17
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z7, Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z15, Z16
+	VFMADD231PS       Z13, Z7, Z14
+	VFMADD231PS       Z16, Z15, Z17
+	VFMADD231PS       Z14, Z7, Z1
+	VFMADD231PS       Z17, Z15, Z6
+	VMOVUPS           Z2, Z7
+	VMOVUPS           Z12, Z13
+	VFMADD231PS       Z1, Z2, Z7
+	VFMADD231PS       Z6, Z12, Z13
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z7, Z7
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z13, Z13
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z7, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z13, Z2
+	VDIVPS            Z1, Z7, Z1
+	VDIVPS            Z2, Z13, Z6
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z7
+	VSUBPS            Z1, Z2, Z2
+	VSUBPS            Z6, Z7, Z7
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z5, K2
+	VBLENDMPS         Z1, Z2, K1, Z3
+	VBLENDMPS         Z6, Z7, K2, Z8
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z5, K2
+	VBLENDMPS         Z2, Z1, K1, Z4
+	VBLENDMPS         Z7, Z6, K2, Z9
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VFMADD231PS       Z0, Z4, Z1
+	VFMADD231PS       Z5, Z9, Z2
+	VMULPS            Z1, Z3, Z0
+	VMULPS            Z2, Z8, Z1
+	VMULPS            (CX)(SI*1), Z0, Z0
+	VMULPS            64(CX)(SI*1), Z1, Z1
+	VMOVUPS           Z0, (DX)(SI*1)
+	VMOVUPS           Z1, 64(DX)(SI*1)
+	ADDQ              $0x00000080, SI
+	JMP               loop
 
 last:
-	CMPQ         SI, BX
-	JGE          done
-	VMOVUPS      (AX)(SI*1), Z0
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
-	VSUBPS       Z3, Z1, Z1
-	VSUBPS       Z4, Z1, Z1
-	VMULPS       Z1, Z1, Z3
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
-	VADDPS       Z5, Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
-	VADDPS       Z5, Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS       Z1, Z4, Z4
-	VPSLLD       $0x17, Z2, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z4, Z4
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z2
-	VDIVPS       Z2, Z1, Z1
-	VMULPS       Z1, Z4, Z2
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z2, Z1, K1, Z10
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z1, Z2, K1, Z11
-	VMULPS       Z11, Z0, Z0
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
-	VMULPS       Z0, Z10, Z0
-	VMULPS       (CX)(SI*1), Z0, Z0
-	VMOVUPS      Z0, (DX)(SI*1)
+	CMPQ              SI, BX
+	JGE               done
+	VMOVUPS           (AX)(SI*1), Z0
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z1, Z2
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z1, Z1
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z2, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z3, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z3, Z1
+	VPSLLD            $0x17, Z2, Z2
+	VMULPS            Z1, Z1, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z1, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z1, Z5
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VFMADD231PS       Z4, Z3, Z5
+	VFMADD231PS       Z5, Z3, Z1
+	VMOVUPS           Z2, Z3
+	VFMADD231PS       Z1, Z2, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z3, Z3
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z3, Z1
+	VDIVPS            Z1, Z3, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS            Z1, Z2, Z2
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z1, Z2, K1, Z10
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z2, Z1, K1, Z11
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z1
+	VFMADD231PS       Z0, Z11, Z1
+	VMULPS            Z1, Z10, Z0
+	VMULPS            (CX)(SI*1), Z0, Z0
+	VMOVUPS           Z0, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -3882,8 +3752,8 @@ loop:
 	VMOVUPS           64(AX)(SI*1), Z4
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z5
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z6
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z6
 	VMINPS            Z1, Z2, Z1
 	VMINPS            Z5, Z6, Z5
 	VMULPS            Z1, Z1, Z2
@@ -3894,20 +3764,22 @@ loop:
 	VFNMADD231PS      Z5, Z5, Z12
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z9
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z13
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z9
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z11, Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z2, Z9
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z11, Z13
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z9, Z10
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z13, Z14
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z11, Z11
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z6, Z6
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z12, Z12
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z2
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z14, Z11
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z6
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z12
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z12, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z10, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z14, Z11
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z10, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z14, Z12
 	VSUBPS            Z6, Z2, Z2
 	VSUBPS            Z12, Z11, Z12
+	VPSLLD            $0x17, Z9, Z9
+	VPSLLD            $0x17, Z13, Z13
 	VMULPS            Z2, Z2, Z6
 	VMULPS            Z12, Z12, Z14
 	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z10
@@ -3922,42 +3794,38 @@ loop:
 	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
 	VFMADD231PS       Z10, Z6, Z11
 	VFMADD231PS       Z15, Z14, Z16
-	VMOVUPS           Z2, Z2
-	VMOVUPS           Z12, Z10
 	VFMADD231PS       Z11, Z6, Z2
-	VFMADD231PS       Z16, Z14, Z10
-	VPSLLD            $0x17, Z9, Z9
-	VPSLLD            $0x17, Z13, Z13
+	VFMADD231PS       Z16, Z14, Z12
 	VMOVUPS           Z9, Z6
-	VMOVUPS           Z13, Z11
+	VMOVUPS           Z13, Z10
 	VFMADD231PS       Z2, Z9, Z6
-	VFMADD231PS       Z10, Z13, Z11
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z9
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z5, Z9
+	VFMADD231PS       Z12, Z13, Z10
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z5, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z5, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z5, Z9
 	VMULPS            Z2, Z6, Z2
-	VMULPS            Z9, Z11, Z10
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z9
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z12
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z9
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z5, Z12
+	VMULPS            Z9, Z10, Z11
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z9
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z5, Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z5, Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z5, Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z12
 	VDIVPS            Z9, Z2, Z1
-	VDIVPS            Z12, Z10, Z5
+	VDIVPS            Z12, Z11, Z5
 	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
 	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z9
 	VSUBPS            Z1, Z2, Z2
@@ -3968,10 +3836,10 @@ loop:
 	VBLENDMPS         Z5, Z9, K2, Z7
 	VMULPS            Z3, Z0, Z1
 	VMULPS            Z7, Z4, Z1
-	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z6, Z6
-	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+2176(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+2176(SB), Z10, Z10
 	VFMADD231PS       Z0, Z6, Z3
-	VFMADD231PS       Z4, Z11, Z7
+	VFMADD231PS       Z4, Z10, Z7
 	VMULPS            (CX)(SI*1), Z3, Z0
 	VMULPS            64(CX)(SI*1), Z7, Z1
 	VMOVUPS           Z0, (DX)(SI*1)
@@ -3984,19 +3852,20 @@ last:
 	JGE               done
 	VMOVUPS           (AX)(SI*1), Z0
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z2
 	VMINPS            Z1, Z2, Z1
 	VMULPS            Z1, Z1, Z2
 	VMOVUPS           Z2, Z3
 	VFNMADD231PS      Z1, Z1, Z3
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z4
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z4
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z2, Z4
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z4, Z5
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z3, Z3
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z5, Z2
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z5, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z3, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z5, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z5, Z3
 	VSUBPS            Z3, Z2, Z2
+	VPSLLD            $0x17, Z4, Z4
 	VMULPS            Z2, Z2, Z3
 	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
 	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
@@ -4004,22 +3873,20 @@ last:
 	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
 	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z5
 	VFMADD231PS       Z5, Z3, Z6
-	VMOVUPS           Z2, Z2
 	VFMADD231PS       Z6, Z3, Z2
-	VPSLLD            $0x17, Z4, Z4
 	VMOVUPS           Z4, Z3
 	VFMADD231PS       Z2, Z4, Z3
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z1, Z2
 	VMULPS            Z2, Z3, Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z4
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z4
 	VDIVPS            Z4, Z2, Z1
 	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
@@ -4027,7 +3894,7 @@ last:
 	VPMOVD2M          Z0, K1
 	VBLENDMPS         Z1, Z2, K1, Z8
 	VMULPS            Z8, Z0, Z1
-	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z3, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+2176(SB), Z3, Z3
 	VFMADD231PS       Z0, Z3, Z8
 	VMULPS            (CX)(SI*1), Z8, Z0
 	VMOVUPS           Z0, (DX)(SI*1)
@@ -4049,173 +3916,152 @@ TEXT ·geluTanhGradAVX512(SB), NOSPLIT, $0-32
 	SUBQ $0x00000080, DI
 
 loop:
-	CMPQ         SI, DI
-	JG           last
-	VMOVUPS      (AX)(SI*1), Z0
-	VMOVUPS      64(AX)(SI*1), Z4
-	VMULPS       Z0, Z0, Z1
-	VMULPS       Z4, Z4, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z5, Z11
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z11, Z11
-	VMULPS       Z0, Z1, Z1
-	VMULPS       Z4, Z11, Z11
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z5
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z11, Z12
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z10
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z13
-	VMINPS       Z5, Z10, Z5
-	VMINPS       Z12, Z13, Z12
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z5, Z5
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z12, Z12
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z5, Z10
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z12, Z15
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z10
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z15, Z15
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z10, Z13
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z15, Z16
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z13, Z14
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z16, Z17
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z13, Z13
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z16, Z16
-	VSUBPS       Z13, Z5, Z5
-	VSUBPS       Z16, Z12, Z12
-	VSUBPS       Z14, Z5, Z5
-	VSUBPS       Z17, Z12, Z16
-	VMULPS       Z5, Z5, Z12
-	VMULPS       Z16, Z16, Z17
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z12, Z13
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z17, Z18
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z14
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z19
-	VMULPS       Z5, Z14, Z14
-	VMULPS       Z16, Z19, Z19
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z14, Z14
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z19, Z19
-	VADDPS       Z14, Z13, Z13
-	VADDPS       Z19, Z18, Z18
-	VMULPS       Z12, Z13, Z13
-	VMULPS       Z17, Z18, Z18
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z14
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z19
-	VMULPS       Z5, Z14, Z14
-	VMULPS       Z16, Z19, Z19
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z14, Z14
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z19, Z19
-	VADDPS       Z14, Z13, Z13
-	VADDPS       Z19, Z18, Z18
-	VMULPS       Z12, Z13, Z13
-	VMULPS       Z17, Z18, Z18
-	VADDPS       Z5, Z13, Z13
-	VADDPS       Z16, Z18, Z18
-	VPSLLD       $0x17, Z10, Z10
-	VPSLLD       $0x17, Z15, Z15
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z13
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z18, Z18
-	VMULPS       Z10, Z13, Z13
-	VMULPS       Z15, Z18, Z18
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z13, Z13
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z18, Z18
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z5
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z12
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z13, Z10
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z18, Z14
-	VDIVPS       Z10, Z5, Z5
-	VDIVPS       Z14, Z12, Z10
-	VMULPS       Z5, Z13, Z12
-	VMULPS       Z10, Z18, Z13
-	VPMOVD2M     Z1, K1
-	VPMOVD2M     Z11, K2
-	VBLENDMPS    Z12, Z5, K1, Z2
-	VBLENDMPS    Z13, Z10, K2, Z6
-	VPMOVD2M     Z1, K1
-	VPMOVD2M     Z11, K2
-	VBLENDMPS    Z5, Z12, K1, Z3
-	VBLENDMPS    Z10, Z13, K2, Z7
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z4, Z10
-	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z5
-	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z11
-	VMINPS       Z1, Z5, Z1
-	VMINPS       Z10, Z11, Z10
-	VMULPS       Z1, Z1, Z1
-	VMULPS       Z10, Z10, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z5, Z10
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z10, Z10
-	VMULPS       Z3, Z2, Z5
-	VMULPS       Z7, Z6, Z11
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z11, Z4, Z4
-	VMULPS       Z0, Z1, Z1
-	VMULPS       Z4, Z10, Z10
-	VADDPS       Z1, Z2, Z0
-	VADDPS       Z10, Z6, Z1
-	VMULPS       (CX)(SI*1), Z0, Z0
-	VMULPS       64(CX)(SI*1), Z1, Z1
-	VMOVUPS      Z0, (DX)(SI*1)
-	VMOVUPS      Z1, 64(DX)(SI*1)
-	ADDQ         $0x00000080, SI
-	JMP          loop
+	CMPQ              SI, DI
+	JG                last
+	VMOVUPS           (AX)(SI*1), Z0
+	VMOVUPS           64(AX)(SI*1), Z4
+	VMULPS            Z0, Z0, Z1
+	VMULPS            Z4, Z4, Z5
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z5, Z11
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z11, Z11
+	VMULPS            Z0, Z1, Z1
+	VMULPS            Z4, Z11, Z11
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z1, Z5
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z11, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z13
+	VMINPS            Z5, Z10, Z5
+	VMINPS            Z12, Z13, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z14
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z5, Z10
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z12, Z14
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z5, Z5
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z12, Z12
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z10, Z13
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z14, Z15
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z13, Z5
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z15, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z13, Z5
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z15, Z12
+	VPSLLD            $0x17, Z10, Z10
+	VPSLLD            $0x17, Z14, Z14
+	VMULPS            Z5, Z5, Z13
+	VMULPS            Z12, Z12, Z17
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z15
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z18
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z15
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z12, Z18
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z16
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z19
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z12, Z19
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z13, Z15
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z17, Z18
+	VFMADD231PS       Z15, Z13, Z16
+	VFMADD231PS       Z18, Z17, Z19
+	VFMADD231PS       Z16, Z13, Z5
+	VFMADD231PS       Z19, Z17, Z12
+	VMOVUPS           Z10, Z13
+	VMOVUPS           Z14, Z15
+	VFMADD231PS       Z5, Z10, Z13
+	VFMADD231PS       Z12, Z14, Z15
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z13, Z13
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z15, Z15
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z13, Z5
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z15, Z10
+	VDIVPS            Z5, Z13, Z5
+	VDIVPS            Z10, Z15, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z13
+	VSUBPS            Z5, Z10, Z10
+	VSUBPS            Z12, Z13, Z13
+	VPMOVD2M          Z1, K1
+	VPMOVD2M          Z11, K2
+	VBLENDMPS         Z5, Z10, K1, Z2
+	VBLENDMPS         Z12, Z13, K2, Z6
+	VPMOVD2M          Z1, K1
+	VPMOVD2M          Z11, K2
+	VBLENDMPS         Z10, Z5, K1, Z3
+	VBLENDMPS         Z13, Z12, K2, Z7
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z10
+	VBROADCASTSS      functionConstantsAVX512<>+2240(SB), Z5
+	VBROADCASTSS      functionConstantsAVX512<>+2240(SB), Z11
+	VMINPS            Z1, Z5, Z1
+	VMINPS            Z10, Z11, Z10
+	VMULPS            Z1, Z1, Z1
+	VMULPS            Z10, Z10, Z5
+	VMULPS.BCST       functionConstantsAVX512<>+2304(SB), Z1, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2304(SB), Z5, Z11
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z11, Z11
+	VMOVUPS           Z2, Z5
+	VMOVUPS           Z6, Z12
+	VMULPS            Z3, Z2, Z10
+	VMULPS            Z7, Z6, Z13
+	VMULPS            Z10, Z0, Z0
+	VMULPS            Z13, Z4, Z4
+	VFMADD231PS       Z0, Z1, Z5
+	VFMADD231PS       Z4, Z11, Z12
+	VMULPS            (CX)(SI*1), Z5, Z0
+	VMULPS            64(CX)(SI*1), Z12, Z1
+	VMOVUPS           Z0, (DX)(SI*1)
+	VMOVUPS           Z1, 64(DX)(SI*1)
+	ADDQ              $0x00000080, SI
+	JMP               loop
 
 last:
-	CMPQ         SI, BX
-	JGE          done
-	VMOVUPS      (AX)(SI*1), Z0
-	VMULPS       Z0, Z0, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS       Z0, Z1, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z2
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z3
-	VMINPS       Z2, Z3, Z2
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z2, Z2
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z2, Z3
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
-	VSUBPS       Z4, Z2, Z2
-	VSUBPS       Z5, Z2, Z2
-	VMULPS       Z2, Z2, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z6
-	VMULPS       Z2, Z6, Z6
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z6, Z6
-	VADDPS       Z6, Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z6
-	VMULPS       Z2, Z6, Z6
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z6, Z6
-	VADDPS       Z6, Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS       Z2, Z5, Z5
-	VPSLLD       $0x17, Z3, Z3
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z5
-	VMULPS       Z3, Z5, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z5, Z5
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z3
-	VDIVPS       Z3, Z2, Z2
-	VMULPS       Z2, Z5, Z3
-	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z3, Z2, K1, Z8
-	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z2, Z3, K1, Z9
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VMULPS       Z1, Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS       Z9, Z8, Z2
-	VMULPS       Z2, Z0, Z0
-	VMULPS       Z0, Z1, Z1
-	VADDPS       Z1, Z8, Z0
-	VMULPS       (CX)(SI*1), Z0, Z0
-	VMOVUPS      Z0, (DX)(SI*1)
+	CMPQ              SI, BX
+	JGE               done
+	VMOVUPS           (AX)(SI*1), Z0
+	VMULPS            Z0, Z0, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS            Z0, Z1, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z3
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z2, Z3
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z2, Z2
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z3, Z4
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z4, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z4, Z2
+	VPSLLD            $0x17, Z3, Z3
+	VMULPS            Z2, Z2, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
+	VFMADD231PS       Z5, Z4, Z6
+	VFMADD231PS       Z6, Z4, Z2
+	VMOVUPS           Z3, Z4
+	VFMADD231PS       Z2, Z3, Z4
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z4, Z4
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z4, Z2
+	VDIVPS            Z2, Z4, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z3
+	VSUBPS            Z2, Z3, Z3
+	VPMOVD2M          Z1, K1
+	VBLENDMPS         Z2, Z3, K1, Z8
+	VPMOVD2M          Z1, K1
+	VBLENDMPS         Z3, Z2, K1, Z9
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+2240(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VMULPS            Z1, Z1, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2304(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMOVUPS           Z8, Z2
+	VMULPS            Z9, Z8, Z3
+	VMULPS            Z3, Z0, Z0
+	VFMADD231PS       Z0, Z1, Z2
+	VMULPS            (CX)(SI*1), Z2, Z0
+	VMOVUPS           Z0, (DX)(SI*1)
 
 done:
 	VZEROUPPER
@@ -4233,158 +4079,122 @@ TEXT ·siluAndSlopeAVX512(SB), NOSPLIT, $0-24
 	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ         BX, SI
-	JG           last
-	VMOVUPS      (AX)(BX*1), Z0
-	VMOVUPS      64(AX)(BX*1), Z6
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z6, Z7
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z8
-	VMINPS       Z1, Z2, Z1
-	VMINPS       Z7, Z8, Z7
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z7, Z7
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z7, Z16
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z16, Z16
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z8
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z16, Z17
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z8, Z15
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z17, Z18
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z8, Z8
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z17, Z17
-	VSUBPS       Z8, Z1, Z1
-	VSUBPS       Z17, Z7, Z7
-	VSUBPS       Z15, Z1, Z1
-	VSUBPS       Z18, Z7, Z17
-	VMULPS       Z1, Z1, Z7
-	VMULPS       Z17, Z17, Z18
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z7, Z8
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z18, Z19
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z15
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z20
-	VMULPS       Z1, Z15, Z15
-	VMULPS       Z17, Z20, Z20
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z15, Z15
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z20, Z20
-	VADDPS       Z15, Z8, Z8
-	VADDPS       Z20, Z19, Z19
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z18, Z19, Z19
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z15
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z20
-	VMULPS       Z1, Z15, Z15
-	VMULPS       Z17, Z20, Z20
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z15, Z15
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z20, Z20
-	VADDPS       Z15, Z8, Z8
-	VADDPS       Z20, Z19, Z19
-	VMULPS       Z7, Z8, Z8
-	VMULPS       Z18, Z19, Z19
-	VADDPS       Z1, Z8, Z8
-	VADDPS       Z17, Z19, Z19
-	VPSLLD       $0x17, Z2, Z2
-	VPSLLD       $0x17, Z16, Z16
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z8
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z19, Z19
-	VMULPS       Z2, Z8, Z8
-	VMULPS       Z16, Z19, Z19
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z8, Z8
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z19, Z19
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
-	VPMOVD2M     Z0, K1
-	VPMOVD2M     Z6, K2
-	VBLENDMPS    Z8, Z1, K1, Z3
-	VBLENDMPS    Z19, Z2, K2, Z9
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z19, Z2
-	VDIVPS       Z1, Z3, Z1
-	VDIVPS       Z2, Z9, Z2
-	VMULPS       Z1, Z0, Z1
-	VMULPS       Z2, Z6, Z15
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z16
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z8, Z7
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z19, Z17
-	VDIVPS       Z7, Z2, Z2
-	VDIVPS       Z17, Z16, Z7
-	VMULPS       Z2, Z8, Z8
-	VMULPS       Z7, Z19, Z16
-	VPMOVD2M     Z0, K1
-	VPMOVD2M     Z6, K2
-	VBLENDMPS    Z8, Z2, K1, Z4
-	VBLENDMPS    Z16, Z7, K2, Z10
-	VPMOVD2M     Z0, K1
-	VPMOVD2M     Z6, K2
-	VBLENDMPS    Z2, Z8, K1, Z5
-	VBLENDMPS    Z7, Z16, K2, Z11
-	VMULPS       Z5, Z0, Z0
-	VMULPS       Z11, Z6, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z2, Z2
-	VMULPS       Z0, Z4, Z0
-	VMULPS       Z2, Z10, Z2
-	VMOVUPS      Z1, (CX)(BX*1)
-	VMOVUPS      Z15, 64(CX)(BX*1)
-	VMOVUPS      Z0, (AX)(BX*1)
-	VMOVUPS      Z2, 64(AX)(BX*1)
-	ADDQ         $0x00000080, BX
-	JMP          loop
+	CMPQ              BX, SI
+	JG                last
+	VMOVUPS           (AX)(BX*1), Z0
+	VMOVUPS           64(AX)(BX*1), Z5
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z5, Z6
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z7
+	VMINPS            Z1, Z2, Z1
+	VMINPS            Z6, Z7, Z6
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z12
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z1, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z6, Z12
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z1, Z1
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z6, Z6
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z2, Z7
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z12, Z13
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z7, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z13, Z6
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z7, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z13, Z6
+	VPSLLD            $0x17, Z2, Z2
+	VPSLLD            $0x17, Z12, Z12
+	VMULPS            Z1, Z1, Z7
+	VMULPS            Z6, Z6, Z15
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z13
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z1, Z13
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z6, Z16
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z14
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z17
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z1, Z14
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z6, Z17
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z7, Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z15, Z16
+	VFMADD231PS       Z13, Z7, Z14
+	VFMADD231PS       Z16, Z15, Z17
+	VFMADD231PS       Z14, Z7, Z1
+	VFMADD231PS       Z17, Z15, Z6
+	VMOVUPS           Z2, Z7
+	VMOVUPS           Z12, Z13
+	VFMADD231PS       Z1, Z2, Z7
+	VFMADD231PS       Z6, Z12, Z13
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z7, Z7
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z13, Z13
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z7, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z13, Z2
+	VDIVPS            Z1, Z7, Z1
+	VDIVPS            Z2, Z13, Z6
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z7
+	VSUBPS            Z1, Z2, Z2
+	VSUBPS            Z6, Z7, Z7
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z5, K2
+	VBLENDMPS         Z1, Z2, K1, Z3
+	VBLENDMPS         Z6, Z7, K2, Z8
+	VPMOVD2M          Z0, K1
+	VPMOVD2M          Z5, K2
+	VBLENDMPS         Z2, Z1, K1, Z4
+	VBLENDMPS         Z7, Z6, K2, Z9
+	VMULPS            Z3, Z0, Z1
+	VMULPS            Z8, Z5, Z6
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z7
+	VFMADD231PS       Z0, Z4, Z2
+	VFMADD231PS       Z5, Z9, Z7
+	VMULPS            Z2, Z3, Z0
+	VMULPS            Z7, Z8, Z2
+	VMOVUPS           Z1, (CX)(BX*1)
+	VMOVUPS           Z6, 64(CX)(BX*1)
+	VMOVUPS           Z0, (AX)(BX*1)
+	VMOVUPS           Z2, 64(AX)(BX*1)
+	ADDQ              $0x00000080, BX
+	JMP               loop
 
 last:
-	CMPQ         BX, DX
-	JGE          done
-	VMOVUPS      (AX)(BX*1), Z0
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z2
-	VMINPS       Z1, Z2, Z1
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z1, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z2
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z2, Z3
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z3, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z3, Z3
-	VSUBPS       Z3, Z1, Z1
-	VSUBPS       Z4, Z1, Z1
-	VMULPS       Z1, Z1, Z3
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z5
-	VADDPS       Z5, Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z5
-	VMULPS       Z1, Z5, Z5
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z5
-	VADDPS       Z5, Z4, Z4
-	VMULPS       Z3, Z4, Z4
-	VADDPS       Z1, Z4, Z4
-	VPSLLD       $0x17, Z2, Z2
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z4
-	VMULPS       Z2, Z4, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z4, Z4
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z1
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z4, Z1, K1, Z12
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z1
-	VDIVPS       Z1, Z12, Z1
-	VMULPS       Z1, Z0, Z1
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z4, Z3
-	VDIVPS       Z3, Z2, Z2
-	VMULPS       Z2, Z4, Z3
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z3, Z2, K1, Z13
-	VPMOVD2M     Z0, K1
-	VBLENDMPS    Z2, Z3, K1, Z14
-	VMULPS       Z14, Z0, Z0
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z0, Z0
-	VMULPS       Z0, Z13, Z0
-	VMOVUPS      Z1, (CX)(BX*1)
-	VMOVUPS      Z0, (AX)(BX*1)
+	CMPQ              BX, DX
+	JGE               done
+	VMOVUPS           (AX)(BX*1), Z0
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z2
+	VMINPS            Z1, Z2, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z1, Z2
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z1, Z1
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z2, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z3, Z1
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z3, Z1
+	VPSLLD            $0x17, Z2, Z2
+	VMULPS            Z1, Z1, Z3
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z1, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z1, Z5
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z4
+	VFMADD231PS       Z4, Z3, Z5
+	VFMADD231PS       Z5, Z3, Z1
+	VMOVUPS           Z2, Z3
+	VFMADD231PS       Z1, Z2, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z3, Z3
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z3, Z1
+	VDIVPS            Z1, Z3, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VSUBPS            Z1, Z2, Z2
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z1, Z2, K1, Z10
+	VPMOVD2M          Z0, K1
+	VBLENDMPS         Z2, Z1, K1, Z11
+	VMULPS            Z10, Z0, Z1
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
+	VFMADD231PS       Z0, Z11, Z2
+	VMULPS            Z2, Z10, Z0
+	VMOVUPS           Z1, (CX)(BX*1)
+	VMOVUPS           Z0, (AX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -4408,8 +4218,8 @@ loop:
 	VMOVUPS           64(AX)(BX*1), Z4
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z5
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z6
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z6
 	VMINPS            Z1, Z2, Z1
 	VMINPS            Z5, Z6, Z5
 	VMULPS            Z1, Z1, Z2
@@ -4420,20 +4230,22 @@ loop:
 	VFNMADD231PS      Z5, Z5, Z12
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z9
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z13
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z9
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z11, Z13
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z2, Z9
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z11, Z13
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z9, Z10
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z13, Z14
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z11, Z11
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z6, Z6
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z12, Z12
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z10, Z2
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z14, Z11
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z10, Z6
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z14, Z12
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z12, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z10, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z14, Z11
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z10, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z14, Z12
 	VSUBPS            Z6, Z2, Z2
 	VSUBPS            Z12, Z11, Z12
+	VPSLLD            $0x17, Z9, Z9
+	VPSLLD            $0x17, Z13, Z13
 	VMULPS            Z2, Z2, Z6
 	VMULPS            Z12, Z12, Z14
 	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z10
@@ -4448,42 +4260,38 @@ loop:
 	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
 	VFMADD231PS       Z10, Z6, Z11
 	VFMADD231PS       Z15, Z14, Z16
-	VMOVUPS           Z2, Z2
-	VMOVUPS           Z12, Z10
 	VFMADD231PS       Z11, Z6, Z2
-	VFMADD231PS       Z16, Z14, Z10
-	VPSLLD            $0x17, Z9, Z9
-	VPSLLD            $0x17, Z13, Z13
+	VFMADD231PS       Z16, Z14, Z12
 	VMOVUPS           Z9, Z6
-	VMOVUPS           Z13, Z11
+	VMOVUPS           Z13, Z10
 	VFMADD231PS       Z2, Z9, Z6
-	VFMADD231PS       Z10, Z13, Z11
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z9
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z5, Z9
+	VFMADD231PS       Z12, Z13, Z10
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z5, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z5, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z5, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z5, Z9
 	VMULPS            Z2, Z6, Z2
-	VMULPS            Z9, Z11, Z10
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z9
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z12
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z9
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z5, Z12
+	VMULPS            Z9, Z10, Z11
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z9
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z5, Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z5, Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z5, Z12
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z9
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z5, Z12
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z9
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z12
 	VDIVPS            Z9, Z2, Z1
-	VDIVPS            Z12, Z10, Z5
+	VDIVPS            Z12, Z11, Z5
 	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
 	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z9
 	VSUBPS            Z1, Z2, Z2
@@ -4494,10 +4302,10 @@ loop:
 	VBLENDMPS         Z5, Z9, K2, Z7
 	VMULPS            Z3, Z0, Z1
 	VMULPS            Z7, Z4, Z2
-	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z6, Z6
-	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z11, Z11
+	VMULPS.BCST       functionConstantsAVX512<>+2176(SB), Z6, Z6
+	VMULPS.BCST       functionConstantsAVX512<>+2176(SB), Z10, Z10
 	VFMADD231PS       Z0, Z6, Z3
-	VFMADD231PS       Z4, Z11, Z7
+	VFMADD231PS       Z4, Z10, Z7
 	VMOVUPS           Z1, (CX)(BX*1)
 	VMOVUPS           Z2, 64(CX)(BX*1)
 	VMOVUPS           Z3, (AX)(BX*1)
@@ -4510,19 +4318,20 @@ last:
 	JGE               done
 	VMOVUPS           (AX)(BX*1), Z0
 	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS      functionConstantsAVX512<>+1152(SB), Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1216(SB), Z2
 	VMINPS            Z1, Z2, Z1
 	VMULPS            Z1, Z1, Z2
 	VMOVUPS           Z2, Z3
 	VFNMADD231PS      Z1, Z1, Z3
 	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z4
-	VFMADD231PS.BCST  functionConstantsAVX512<>+1216(SB), Z2, Z4
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1280(SB), Z2, Z4
 	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z4, Z5
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z2, Z2
-	VMULPS.BCST       functionConstantsAVX512<>+1280(SB), Z3, Z3
-	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z5, Z2
-	VFMADD231PS.BCST  functionConstantsAVX512<>+320(SB), Z5, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+1344(SB), Z3, Z3
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z5, Z2
+	VFMADD231PS.BCST  functionConstantsAVX512<>+384(SB), Z5, Z3
 	VSUBPS            Z3, Z2, Z2
+	VPSLLD            $0x17, Z4, Z4
 	VMULPS            Z2, Z2, Z3
 	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
 	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
@@ -4530,22 +4339,20 @@ last:
 	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
 	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z3, Z5
 	VFMADD231PS       Z5, Z3, Z6
-	VMOVUPS           Z2, Z2
 	VFMADD231PS       Z6, Z3, Z2
-	VPSLLD            $0x17, Z4, Z4
 	VMOVUPS           Z4, Z3
 	VFMADD231PS       Z2, Z4, Z3
-	VBROADCASTSS      functionConstantsAVX512<>+1344(SB), Z2
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1408(SB), Z1, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+1408(SB), Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1472(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1536(SB), Z1, Z2
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1600(SB), Z1, Z2
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1664(SB), Z1, Z2
 	VMULPS            Z2, Z3, Z2
-	VBROADCASTSS      functionConstantsAVX512<>+1664(SB), Z4
-	VFMADD213PS.BCST  functionConstantsAVX512<>+1728(SB), Z1, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+1728(SB), Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1792(SB), Z1, Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1856(SB), Z1, Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+1920(SB), Z1, Z4
+	VFMADD213PS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z4
 	VFMADD213PS.BCST  functionConstantsAVX512<>+768(SB), Z1, Z4
 	VDIVPS            Z4, Z2, Z1
 	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z2
@@ -4553,7 +4360,7 @@ last:
 	VPMOVD2M          Z0, K1
 	VBLENDMPS         Z1, Z2, K1, Z8
 	VMULPS            Z8, Z0, Z1
-	VMULPS.BCST       functionConstantsAVX512<>+2112(SB), Z3, Z3
+	VMULPS.BCST       functionConstantsAVX512<>+2176(SB), Z3, Z3
 	VFMADD231PS       Z0, Z3, Z8
 	VMOVUPS           Z1, (CX)(BX*1)
 	VMOVUPS           Z8, (AX)(BX*1)
@@ -4574,191 +4381,155 @@ TEXT ·geluTanhAndSlopeAVX512(SB), NOSPLIT, $0-24
 	SUBQ $0x00000080, SI
 
 loop:
-	CMPQ         BX, SI
-	JG           last
-	VMOVUPS      (AX)(BX*1), Z0
-	VMOVUPS      64(AX)(BX*1), Z5
-	VMULPS       Z0, Z0, Z1
-	VMULPS       Z5, Z5, Z6
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z6, Z14
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z14, Z14
-	VMULPS       Z0, Z1, Z1
-	VMULPS       Z5, Z14, Z14
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z6
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z14, Z15
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z13
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z16
-	VMINPS       Z6, Z13, Z6
-	VMINPS       Z15, Z16, Z15
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z6, Z6
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z15, Z15
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z6, Z13
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z15, Z18
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z13
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z18, Z18
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z13, Z16
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z18, Z19
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z16, Z17
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z19, Z20
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z16, Z16
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z19, Z19
-	VSUBPS       Z16, Z6, Z6
-	VSUBPS       Z19, Z15, Z15
-	VSUBPS       Z17, Z6, Z6
-	VSUBPS       Z20, Z15, Z19
-	VMULPS       Z6, Z6, Z15
-	VMULPS       Z19, Z19, Z20
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z15, Z16
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z20, Z21
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z17
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z22
-	VMULPS       Z6, Z17, Z17
-	VMULPS       Z19, Z22, Z22
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z17, Z17
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z22, Z22
-	VADDPS       Z17, Z16, Z16
-	VADDPS       Z22, Z21, Z21
-	VMULPS       Z15, Z16, Z16
-	VMULPS       Z20, Z21, Z21
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z17
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z22
-	VMULPS       Z6, Z17, Z17
-	VMULPS       Z19, Z22, Z22
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z17, Z17
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z22, Z22
-	VADDPS       Z17, Z16, Z16
-	VADDPS       Z22, Z21, Z21
-	VMULPS       Z15, Z16, Z16
-	VMULPS       Z20, Z21, Z21
-	VADDPS       Z6, Z16, Z16
-	VADDPS       Z19, Z21, Z21
-	VPSLLD       $0x17, Z13, Z13
-	VPSLLD       $0x17, Z18, Z18
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z16
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z21, Z21
-	VMULPS       Z13, Z16, Z16
-	VMULPS       Z18, Z21, Z21
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z16, Z16
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z21, Z21
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z6
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z13
-	VPMOVD2M     Z1, K1
-	VPMOVD2M     Z14, K2
-	VBLENDMPS    Z16, Z6, K1, Z2
-	VBLENDMPS    Z21, Z13, K2, Z7
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z6
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z21, Z13
-	VDIVPS       Z6, Z2, Z6
-	VDIVPS       Z13, Z7, Z13
-	VMULPS       Z6, Z0, Z6
-	VMULPS       Z13, Z5, Z17
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z13
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z18
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z16, Z15
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z21, Z19
-	VDIVPS       Z15, Z13, Z13
-	VDIVPS       Z19, Z18, Z15
-	VMULPS       Z13, Z16, Z16
-	VMULPS       Z15, Z21, Z18
-	VPMOVD2M     Z1, K1
-	VPMOVD2M     Z14, K2
-	VBLENDMPS    Z16, Z13, K1, Z3
-	VBLENDMPS    Z18, Z15, K2, Z8
-	VPMOVD2M     Z1, K1
-	VPMOVD2M     Z14, K2
-	VBLENDMPS    Z13, Z16, K1, Z4
-	VBLENDMPS    Z15, Z18, K2, Z9
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z5, Z14
-	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z13
-	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z15
-	VMINPS       Z1, Z13, Z1
-	VMINPS       Z14, Z15, Z14
-	VMULPS       Z1, Z1, Z1
-	VMULPS       Z14, Z14, Z13
-	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z13, Z14
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z14, Z14
-	VMULPS       Z4, Z3, Z13
-	VMULPS       Z9, Z8, Z15
-	VMULPS       Z13, Z0, Z0
-	VMULPS       Z15, Z5, Z5
-	VMULPS       Z0, Z1, Z1
-	VMULPS       Z5, Z14, Z14
-	VADDPS       Z1, Z3, Z0
-	VADDPS       Z14, Z8, Z1
-	VMOVUPS      Z6, (CX)(BX*1)
-	VMOVUPS      Z17, 64(CX)(BX*1)
-	VMOVUPS      Z0, (AX)(BX*1)
-	VMOVUPS      Z1, 64(AX)(BX*1)
-	ADDQ         $0x00000080, BX
-	JMP          loop
+	CMPQ              BX, SI
+	JG                last
+	VMOVUPS           (AX)(BX*1), Z0
+	VMOVUPS           64(AX)(BX*1), Z4
+	VMULPS            Z0, Z0, Z1
+	VMULPS            Z4, Z4, Z5
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z5, Z11
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z11, Z11
+	VMULPS            Z0, Z1, Z1
+	VMULPS            Z4, Z11, Z11
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z1, Z5
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z11, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z13
+	VMINPS            Z5, Z10, Z5
+	VMINPS            Z12, Z13, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z14
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z5, Z10
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z12, Z14
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z5, Z5
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z12, Z12
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z10, Z13
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z14, Z15
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z13, Z5
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z15, Z12
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z13, Z5
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z15, Z12
+	VPSLLD            $0x17, Z10, Z10
+	VPSLLD            $0x17, Z14, Z14
+	VMULPS            Z5, Z5, Z13
+	VMULPS            Z12, Z12, Z17
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z15
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z18
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z5, Z15
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z12, Z18
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z16
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z19
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z5, Z16
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z12, Z19
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z13, Z15
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z17, Z18
+	VFMADD231PS       Z15, Z13, Z16
+	VFMADD231PS       Z18, Z17, Z19
+	VFMADD231PS       Z16, Z13, Z5
+	VFMADD231PS       Z19, Z17, Z12
+	VMOVUPS           Z10, Z13
+	VMOVUPS           Z14, Z15
+	VFMADD231PS       Z5, Z10, Z13
+	VFMADD231PS       Z12, Z14, Z15
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z13, Z13
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z15, Z15
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z13, Z5
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z15, Z10
+	VDIVPS            Z5, Z13, Z5
+	VDIVPS            Z10, Z15, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z13
+	VSUBPS            Z5, Z10, Z10
+	VSUBPS            Z12, Z13, Z13
+	VPMOVD2M          Z1, K1
+	VPMOVD2M          Z11, K2
+	VBLENDMPS         Z5, Z10, K1, Z2
+	VBLENDMPS         Z12, Z13, K2, Z6
+	VPMOVD2M          Z1, K1
+	VPMOVD2M          Z11, K2
+	VBLENDMPS         Z10, Z5, K1, Z3
+	VBLENDMPS         Z13, Z12, K2, Z7
+	VMULPS            Z2, Z0, Z1
+	VMULPS            Z6, Z4, Z11
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z5
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z4, Z12
+	VBROADCASTSS      functionConstantsAVX512<>+2240(SB), Z10
+	VBROADCASTSS      functionConstantsAVX512<>+2240(SB), Z13
+	VMINPS            Z5, Z10, Z5
+	VMINPS            Z12, Z13, Z12
+	VMULPS            Z5, Z5, Z5
+	VMULPS            Z12, Z12, Z10
+	VMULPS.BCST       functionConstantsAVX512<>+2304(SB), Z5, Z5
+	VMULPS.BCST       functionConstantsAVX512<>+2304(SB), Z10, Z13
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z5, Z5
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z13, Z13
+	VMOVUPS           Z2, Z10
+	VMOVUPS           Z6, Z14
+	VMULPS            Z3, Z2, Z12
+	VMULPS            Z7, Z6, Z15
+	VMULPS            Z12, Z0, Z0
+	VMULPS            Z15, Z4, Z4
+	VFMADD231PS       Z0, Z5, Z10
+	VFMADD231PS       Z4, Z13, Z14
+	VMOVUPS           Z1, (CX)(BX*1)
+	VMOVUPS           Z11, 64(CX)(BX*1)
+	VMOVUPS           Z10, (AX)(BX*1)
+	VMOVUPS           Z14, 64(AX)(BX*1)
+	ADDQ              $0x00000080, BX
+	JMP               loop
 
 last:
-	CMPQ         BX, DX
-	JGE          done
-	VMOVUPS      (AX)(BX*1), Z0
-	VMULPS       Z0, Z0, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+1984(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS       Z0, Z1, Z1
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z1, Z2
-	VBROADCASTSS functionConstantsAVX512<>+64(SB), Z3
-	VMINPS       Z2, Z3, Z2
-	VORPS.BCST   functionConstantsAVX512<>+128(SB), Z2, Z2
-	VMULPS.BCST  functionConstantsAVX512<>+192(SB), Z2, Z3
-	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
-	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
-	VSUBPS       Z4, Z2, Z2
-	VSUBPS       Z5, Z2, Z2
-	VMULPS       Z2, Z2, Z4
-	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
-	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z6
-	VMULPS       Z2, Z6, Z6
-	VADDPS.BCST  functionConstantsAVX512<>+576(SB), Z6, Z6
-	VADDPS       Z6, Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VBROADCASTSS functionConstantsAVX512<>+640(SB), Z6
-	VMULPS       Z2, Z6, Z6
-	VADDPS.BCST  functionConstantsAVX512<>+704(SB), Z6, Z6
-	VADDPS       Z6, Z5, Z5
-	VMULPS       Z4, Z5, Z5
-	VADDPS       Z2, Z5, Z5
-	VPSLLD       $0x17, Z3, Z3
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z5
-	VMULPS       Z3, Z5, Z5
-	VMULPS.BCST  functionConstantsAVX512<>+832(SB), Z5, Z5
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z2
-	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z5, Z2, K1, Z10
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z2
-	VDIVPS       Z2, Z10, Z2
-	VMULPS       Z2, Z0, Z2
-	VBROADCASTSS functionConstantsAVX512<>+768(SB), Z3
-	VADDPS.BCST  functionConstantsAVX512<>+768(SB), Z5, Z4
-	VDIVPS       Z4, Z3, Z3
-	VMULPS       Z3, Z5, Z4
-	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z4, Z3, K1, Z11
-	VPMOVD2M     Z1, K1
-	VBLENDMPS    Z3, Z4, K1, Z12
-	VANDPS.BCST  functionConstantsAVX512<>+0(SB), Z0, Z1
-	VBROADCASTSS functionConstantsAVX512<>+2176(SB), Z3
-	VMINPS       Z1, Z3, Z1
-	VMULPS       Z1, Z1, Z1
-	VMULPS.BCST  functionConstantsAVX512<>+2240(SB), Z1, Z1
-	VADDPS.BCST  functionConstantsAVX512<>+2048(SB), Z1, Z1
-	VMULPS       Z12, Z11, Z3
-	VMULPS       Z3, Z0, Z0
-	VMULPS       Z0, Z1, Z1
-	VADDPS       Z1, Z11, Z0
-	VMOVUPS      Z2, (CX)(BX*1)
-	VMOVUPS      Z0, (AX)(BX*1)
+	CMPQ              BX, DX
+	JGE               done
+	VMOVUPS           (AX)(BX*1), Z0
+	VMULPS            Z0, Z0, Z1
+	VMULPS.BCST       functionConstantsAVX512<>+2048(SB), Z1, Z1
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z1, Z1
+	VMULPS            Z0, Z1, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z1, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+64(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+256(SB), Z3
+	VFMADD231PS.BCST  functionConstantsAVX512<>+1152(SB), Z2, Z3
+	VORPS.BCST        functionConstantsAVX512<>+128(SB), Z2, Z2
+	VSUBPS.BCST       functionConstantsAVX512<>+256(SB), Z3, Z4
+	VFNMADD231PS.BCST functionConstantsAVX512<>+320(SB), Z4, Z2
+	VFNMADD231PS.BCST functionConstantsAVX512<>+384(SB), Z4, Z2
+	VPSLLD            $0x17, Z3, Z3
+	VMULPS            Z2, Z2, Z4
+	VBROADCASTSS      functionConstantsAVX512<>+512(SB), Z5
+	VFMADD213PS.BCST  functionConstantsAVX512<>+576(SB), Z2, Z5
+	VBROADCASTSS      functionConstantsAVX512<>+640(SB), Z6
+	VFMADD213PS.BCST  functionConstantsAVX512<>+704(SB), Z2, Z6
+	VFMADD231PS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z5
+	VFMADD231PS       Z5, Z4, Z6
+	VFMADD231PS       Z6, Z4, Z2
+	VMOVUPS           Z3, Z4
+	VFMADD231PS       Z2, Z3, Z4
+	VMULPS.BCST       functionConstantsAVX512<>+832(SB), Z4, Z4
+	VADDPS.BCST       functionConstantsAVX512<>+768(SB), Z4, Z2
+	VDIVPS            Z2, Z4, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+768(SB), Z3
+	VSUBPS            Z2, Z3, Z3
+	VPMOVD2M          Z1, K1
+	VBLENDMPS         Z2, Z3, K1, Z8
+	VPMOVD2M          Z1, K1
+	VBLENDMPS         Z3, Z2, K1, Z9
+	VMULPS            Z8, Z0, Z1
+	VANDPS.BCST       functionConstantsAVX512<>+0(SB), Z0, Z2
+	VBROADCASTSS      functionConstantsAVX512<>+2240(SB), Z3
+	VMINPS            Z2, Z3, Z2
+	VMULPS            Z2, Z2, Z2
+	VMULPS.BCST       functionConstantsAVX512<>+2304(SB), Z2, Z2
+	VADDPS.BCST       functionConstantsAVX512<>+2112(SB), Z2, Z2
+	VMOVUPS           Z8, Z3
+	VMULPS            Z9, Z8, Z4
+	VMULPS            Z4, Z0, Z0
+	VFMADD231PS       Z0, Z2, Z3
+	VMOVUPS           Z1, (CX)(BX*1)
+	VMOVUPS           Z3, (AX)(BX*1)
 
 done:
 	VZEROUPPER
@@ -4802,12 +4573,12 @@ loop:
 	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z17, Z18
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z15, Z16
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z18, Z19
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z15, Z15
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z18, Z18
-	VSUBPS       Z15, Z10, Z10
-	VSUBPS       Z18, Z14, Z14
 	VSUBPS       Z16, Z10, Z10
-	VSUBPS       Z19, Z14, Z18
+	VSUBPS       Z19, Z14, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z18, Z16
+	VSUBPS       Z15, Z10, Z10
+	VSUBPS       Z16, Z14, Z18
 	VMULPS       Z10, Z10, Z14
 	VMULPS       Z18, Z18, Z19
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
@@ -4848,12 +4619,8 @@ loop:
 	VDIVPS       Z11, Z20, Z15
 	VMULPS       Z10, Z10, Z11
 	VMULPS       Z15, Z15, Z16
-	VBROADCASTSS functionConstantsAVX512<>+2304(SB), Z14
-	VBROADCASTSS functionConstantsAVX512<>+2304(SB), Z17
-	VMULPS       Z11, Z14, Z14
-	VMULPS       Z16, Z17, Z17
-	VADDPS.BCST  functionConstantsAVX512<>+2368(SB), Z14, Z14
-	VADDPS.BCST  functionConstantsAVX512<>+2368(SB), Z17, Z17
+	VBROADCASTSS functionConstantsAVX512<>+2368(SB), Z14
+	VBROADCASTSS functionConstantsAVX512<>+2368(SB), Z17
 	VMULPS       Z11, Z14, Z14
 	VMULPS       Z16, Z17, Z17
 	VADDPS.BCST  functionConstantsAVX512<>+2432(SB), Z14, Z14
@@ -4862,6 +4629,10 @@ loop:
 	VMULPS       Z16, Z17, Z17
 	VADDPS.BCST  functionConstantsAVX512<>+2496(SB), Z14, Z14
 	VADDPS.BCST  functionConstantsAVX512<>+2496(SB), Z17, Z17
+	VMULPS       Z11, Z14, Z14
+	VMULPS       Z16, Z17, Z17
+	VADDPS.BCST  functionConstantsAVX512<>+2560(SB), Z14, Z14
+	VADDPS.BCST  functionConstantsAVX512<>+2560(SB), Z17, Z17
 	VMULPS       Z11, Z14, Z14
 	VMULPS       Z16, Z17, Z17
 	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z14, Z14
@@ -4898,9 +4669,9 @@ last:
 	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z4, Z4
 	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z4, Z8
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z8, Z9
+	VSUBPS       Z9, Z3, Z3
 	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z8, Z8
 	VSUBPS       Z8, Z3, Z3
-	VSUBPS       Z9, Z3, Z3
 	VMULPS       Z3, Z3, Z8
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z8, Z9
 	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z10
@@ -4921,13 +4692,13 @@ last:
 	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z9, Z3
 	VDIVPS       Z3, Z9, Z3
 	VMULPS       Z3, Z3, Z4
-	VBROADCASTSS functionConstantsAVX512<>+2304(SB), Z8
-	VMULPS       Z4, Z8, Z8
-	VADDPS.BCST  functionConstantsAVX512<>+2368(SB), Z8, Z8
+	VBROADCASTSS functionConstantsAVX512<>+2368(SB), Z8
 	VMULPS       Z4, Z8, Z8
 	VADDPS.BCST  functionConstantsAVX512<>+2432(SB), Z8, Z8
 	VMULPS       Z4, Z8, Z8
 	VADDPS.BCST  functionConstantsAVX512<>+2496(SB), Z8, Z8
+	VMULPS       Z4, Z8, Z8
+	VADDPS.BCST  functionConstantsAVX512<>+2560(SB), Z8, Z8
 	VMULPS       Z4, Z8, Z8
 	VADDPS.BCST  functionConstantsAVX512<>+1088(SB), Z8, Z8
 	VMULPS       Z8, Z3, Z3
@@ -4984,12 +4755,12 @@ loop:
 	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z17, Z18
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z15, Z16
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z18, Z19
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z15, Z15
-	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z18, Z18
-	VSUBPS       Z15, Z10, Z10
-	VSUBPS       Z18, Z14, Z14
 	VSUBPS       Z16, Z10, Z10
-	VSUBPS       Z19, Z14, Z18
+	VSUBPS       Z19, Z14, Z14
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z15, Z15
+	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z18, Z16
+	VSUBPS       Z15, Z10, Z10
+	VSUBPS       Z16, Z14, Z18
 	VMULPS       Z10, Z10, Z14
 	VMULPS       Z18, Z18, Z19
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z14, Z15
@@ -5059,9 +4830,9 @@ last:
 	VADDPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z3
 	VSUBPS.BCST  functionConstantsAVX512<>+256(SB), Z3, Z4
 	VMULPS.BCST  functionConstantsAVX512<>+320(SB), Z4, Z8
+	VSUBPS       Z8, Z2, Z2
 	VMULPS.BCST  functionConstantsAVX512<>+384(SB), Z4, Z4
 	VSUBPS       Z4, Z2, Z2
-	VSUBPS       Z8, Z2, Z2
 	VMULPS       Z2, Z2, Z4
 	VMULPS.BCST  functionConstantsAVX512<>+448(SB), Z4, Z8
 	VBROADCASTSS functionConstantsAVX512<>+512(SB), Z9
@@ -5186,7 +4957,7 @@ done:
 // func relu6AVX512(x *float32, y *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu6AVX512(SB), NOSPLIT, $0-24
-	VBROADCASTSS functionConstantsAVX512<>+2560(SB), Z1
+	VBROADCASTSS functionConstantsAVX512<>+2624(SB), Z1
 	VPXORD       Z0, Z0, Z0
 	MOVQ         x+0(FP), AX
 	MOVQ         y+8(FP), CX
@@ -5225,7 +4996,7 @@ done:
 // func relu6GradAVX512(saved *float32, dy *float32, dx *float32, n int)
 // Requires: AVX, AVX512F
 TEXT ·relu6GradAVX512(SB), NOSPLIT, $0-32
-	VBROADCASTSS functionConstantsAVX512<>+2560(SB), Z1
+	VBROADCASTSS functionConstantsAVX512<>+2624(SB), Z1
 	VPXORD       Z0, Z0, Z0
 	MOVQ         saved+0(FP), AX
 	MOVQ         dy+8(FP), CX

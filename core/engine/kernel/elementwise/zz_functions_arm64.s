@@ -82,38 +82,38 @@ DATA functionConstantsNEON<>+304(SB)/4, $0x4b4000bf
 DATA functionConstantsNEON<>+308(SB)/4, $0x4b4000bf
 DATA functionConstantsNEON<>+312(SB)/4, $0x4b4000bf
 DATA functionConstantsNEON<>+316(SB)/4, $0x4b4000bf
-DATA functionConstantsNEON<>+320(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+324(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+328(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+332(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+336(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+340(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+344(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+348(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+352(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+356(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+360(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+364(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+368(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+372(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+376(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+380(SB)/4, $0xb95e8083
-DATA functionConstantsNEON<>+384(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+388(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+392(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+396(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+400(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+404(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+408(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+412(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+416(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+420(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+424(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+428(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+432(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+436(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+440(SB)/4, $0x3f318000
-DATA functionConstantsNEON<>+444(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+320(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+324(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+328(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+332(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+336(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+340(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+344(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+348(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+352(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+356(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+360(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+364(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+368(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+372(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+376(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+380(SB)/4, $0x3f318000
+DATA functionConstantsNEON<>+384(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+388(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+392(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+396(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+400(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+404(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+408(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+412(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+416(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+420(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+424(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+428(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+432(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+436(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+440(SB)/4, $0xb95e8083
+DATA functionConstantsNEON<>+444(SB)/4, $0xb95e8083
 DATA functionConstantsNEON<>+448(SB)/4, $0x3aafeffd
 DATA functionConstantsNEON<>+452(SB)/4, $0x3aafeffd
 DATA functionConstantsNEON<>+456(SB)/4, $0x3aafeffd
@@ -290,375 +290,391 @@ DATA functionConstantsNEON<>+1136(SB)/4, $0x40000000
 DATA functionConstantsNEON<>+1140(SB)/4, $0x40000000
 DATA functionConstantsNEON<>+1144(SB)/4, $0x40000000
 DATA functionConstantsNEON<>+1148(SB)/4, $0x40000000
-DATA functionConstantsNEON<>+1152(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1156(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1160(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1164(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1168(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1172(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1176(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1180(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1184(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1188(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1192(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1196(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1200(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1204(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1208(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1212(SB)/4, $0x41680000
-DATA functionConstantsNEON<>+1216(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1220(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1224(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1228(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1232(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1236(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1240(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1244(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1248(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1252(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1256(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1260(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1264(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1268(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1272(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1276(SB)/4, $0xbf38aa3b
-DATA functionConstantsNEON<>+1280(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1284(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1288(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1292(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1296(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1300(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1304(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1308(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1312(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1316(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1320(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1324(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1328(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1332(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1336(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1340(SB)/4, $0xbf000000
-DATA functionConstantsNEON<>+1344(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1348(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1352(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1356(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1360(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1364(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1368(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1372(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1376(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1380(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1384(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1388(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1392(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1396(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1400(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1404(SB)/4, $0x1b86e1f7
-DATA functionConstantsNEON<>+1408(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1412(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1416(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1420(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1424(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1428(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1432(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1436(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1440(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1444(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1448(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1452(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1456(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1460(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1464(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1468(SB)/4, $0x1d266f31
-DATA functionConstantsNEON<>+1472(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1476(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1480(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1484(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1488(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1492(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1496(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1500(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1504(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1508(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1512(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1516(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1520(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1524(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1528(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1532(SB)/4, $0x1e3ba239
-DATA functionConstantsNEON<>+1536(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1540(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1544(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1548(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1552(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1556(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1560(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1564(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1568(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1572(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1576(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1580(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1584(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1588(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1592(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1596(SB)/4, $0x1ee0686f
-DATA functionConstantsNEON<>+1600(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1604(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1608(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1612(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1616(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1620(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1624(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1628(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1632(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1636(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1640(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1644(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1648(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1652(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1656(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1660(SB)/4, $0x1f000000
-DATA functionConstantsNEON<>+1664(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1668(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1672(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1676(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1680(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1684(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1688(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1692(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1696(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1700(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1704(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1708(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1712(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1716(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1720(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1724(SB)/4, $0x3c290c64
-DATA functionConstantsNEON<>+1728(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1732(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1736(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1740(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1744(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1748(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1752(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1756(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1760(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1764(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1768(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1772(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1776(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1780(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1784(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1788(SB)/4, $0x3dd09b93
-DATA functionConstantsNEON<>+1792(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1796(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1800(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1804(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1808(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1812(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1816(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1820(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1824(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1828(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1832(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1836(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1840(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1844(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1848(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1852(SB)/4, $0x3ef05ebe
-DATA functionConstantsNEON<>+1856(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1860(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1864(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1868(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1872(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1876(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1880(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1884(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1888(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1892(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1896(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1900(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1904(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1908(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1912(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1916(SB)/4, $0x3f99ebc7
-DATA functionConstantsNEON<>+1920(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1924(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1928(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1932(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1936(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1940(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1944(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1948(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1952(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1956(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1960(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1964(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1968(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1972(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1976(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1980(SB)/4, $0x3fd65550
-DATA functionConstantsNEON<>+1984(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+1988(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+1992(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+1996(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2000(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2004(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2008(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2012(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2016(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2020(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2024(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2028(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2032(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2036(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2040(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2044(SB)/4, $0x3d922279
-DATA functionConstantsNEON<>+2048(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2052(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2056(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2060(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2064(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2068(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2072(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2076(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2080(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2084(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2088(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2092(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2096(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2100(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2104(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2108(SB)/4, $0x3fcc422a
-DATA functionConstantsNEON<>+2112(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2116(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2120(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2124(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2128(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2132(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2136(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2140(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2144(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2148(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2152(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2156(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2160(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2164(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2168(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2172(SB)/4, $0x1ecc422a
-DATA functionConstantsNEON<>+2176(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2180(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2184(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2188(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2192(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2196(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2200(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2204(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2208(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2212(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2216(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2220(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2224(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2228(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2232(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2236(SB)/4, $0x42000000
-DATA functionConstantsNEON<>+2240(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2244(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2248(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2252(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2256(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2260(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2264(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2268(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2272(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2276(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2280(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2284(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2288(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2292(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2296(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2300(SB)/4, $0x3e5b33b6
-DATA functionConstantsNEON<>+2304(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2308(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2312(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2316(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2320(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2324(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2328(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2332(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2336(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2340(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2344(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2348(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2352(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2356(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2360(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2364(SB)/4, $0x3e905739
-DATA functionConstantsNEON<>+2368(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2372(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2376(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2380(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2384(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2388(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2392(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2396(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2400(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2404(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2408(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2412(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2416(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2420(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2424(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2428(SB)/4, $0x3e8f24ac
-DATA functionConstantsNEON<>+2432(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2436(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2440(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2444(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2448(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2452(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2456(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2460(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2464(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2468(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2472(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2476(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2480(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2484(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2488(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2492(SB)/4, $0x3eccedb8
-DATA functionConstantsNEON<>+2496(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2500(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2504(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2508(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2512(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2516(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2520(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2524(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2528(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2532(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2536(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2540(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2544(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2548(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2552(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2556(SB)/4, $0x3f2aaa6f
-DATA functionConstantsNEON<>+2560(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2564(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2568(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2572(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2576(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2580(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2584(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2588(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2592(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2596(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2600(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2604(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2608(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2612(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2616(SB)/4, $0x40c00000
-DATA functionConstantsNEON<>+2620(SB)/4, $0x40c00000
-GLOBL functionConstantsNEON<>(SB), RODATA|NOPTR, $2624
+DATA functionConstantsNEON<>+1152(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1156(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1160(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1164(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1168(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1172(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1176(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1180(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1184(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1188(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1192(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1196(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1200(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1204(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1208(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1212(SB)/4, $0xbfb8aa3b
+DATA functionConstantsNEON<>+1216(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1220(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1224(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1228(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1232(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1236(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1240(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1244(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1248(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1252(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1256(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1260(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1264(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1268(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1272(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1276(SB)/4, $0x41680000
+DATA functionConstantsNEON<>+1280(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1284(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1288(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1292(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1296(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1300(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1304(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1308(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1312(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1316(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1320(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1324(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1328(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1332(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1336(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1340(SB)/4, $0xbf38aa3b
+DATA functionConstantsNEON<>+1344(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1348(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1352(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1356(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1360(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1364(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1368(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1372(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1376(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1380(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1384(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1388(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1392(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1396(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1400(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1404(SB)/4, $0xbf000000
+DATA functionConstantsNEON<>+1408(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1412(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1416(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1420(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1424(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1428(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1432(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1436(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1440(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1444(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1448(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1452(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1456(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1460(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1464(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1468(SB)/4, $0x1b86e1f7
+DATA functionConstantsNEON<>+1472(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1476(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1480(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1484(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1488(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1492(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1496(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1500(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1504(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1508(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1512(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1516(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1520(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1524(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1528(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1532(SB)/4, $0x1d266f31
+DATA functionConstantsNEON<>+1536(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1540(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1544(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1548(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1552(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1556(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1560(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1564(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1568(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1572(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1576(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1580(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1584(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1588(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1592(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1596(SB)/4, $0x1e3ba239
+DATA functionConstantsNEON<>+1600(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1604(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1608(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1612(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1616(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1620(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1624(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1628(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1632(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1636(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1640(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1644(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1648(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1652(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1656(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1660(SB)/4, $0x1ee0686f
+DATA functionConstantsNEON<>+1664(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1668(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1672(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1676(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1680(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1684(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1688(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1692(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1696(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1700(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1704(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1708(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1712(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1716(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1720(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1724(SB)/4, $0x1f000000
+DATA functionConstantsNEON<>+1728(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1732(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1736(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1740(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1744(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1748(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1752(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1756(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1760(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1764(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1768(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1772(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1776(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1780(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1784(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1788(SB)/4, $0x3c290c64
+DATA functionConstantsNEON<>+1792(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1796(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1800(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1804(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1808(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1812(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1816(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1820(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1824(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1828(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1832(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1836(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1840(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1844(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1848(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1852(SB)/4, $0x3dd09b93
+DATA functionConstantsNEON<>+1856(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1860(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1864(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1868(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1872(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1876(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1880(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1884(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1888(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1892(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1896(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1900(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1904(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1908(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1912(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1916(SB)/4, $0x3ef05ebe
+DATA functionConstantsNEON<>+1920(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1924(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1928(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1932(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1936(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1940(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1944(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1948(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1952(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1956(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1960(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1964(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1968(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1972(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1976(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1980(SB)/4, $0x3f99ebc7
+DATA functionConstantsNEON<>+1984(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1988(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1992(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+1996(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2000(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2004(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2008(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2012(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2016(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2020(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2024(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2028(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2032(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2036(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2040(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2044(SB)/4, $0x3fd65550
+DATA functionConstantsNEON<>+2048(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2052(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2056(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2060(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2064(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2068(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2072(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2076(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2080(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2084(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2088(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2092(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2096(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2100(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2104(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2108(SB)/4, $0x3d922279
+DATA functionConstantsNEON<>+2112(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2116(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2120(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2124(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2128(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2132(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2136(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2140(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2144(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2148(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2152(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2156(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2160(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2164(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2168(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2172(SB)/4, $0x3fcc422a
+DATA functionConstantsNEON<>+2176(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2180(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2184(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2188(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2192(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2196(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2200(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2204(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2208(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2212(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2216(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2220(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2224(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2228(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2232(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2236(SB)/4, $0x1ecc422a
+DATA functionConstantsNEON<>+2240(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2244(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2248(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2252(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2256(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2260(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2264(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2268(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2272(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2276(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2280(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2284(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2288(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2292(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2296(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2300(SB)/4, $0x42000000
+DATA functionConstantsNEON<>+2304(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2308(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2312(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2316(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2320(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2324(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2328(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2332(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2336(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2340(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2344(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2348(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2352(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2356(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2360(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2364(SB)/4, $0x3e5b33b6
+DATA functionConstantsNEON<>+2368(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2372(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2376(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2380(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2384(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2388(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2392(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2396(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2400(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2404(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2408(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2412(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2416(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2420(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2424(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2428(SB)/4, $0x3e905739
+DATA functionConstantsNEON<>+2432(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2436(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2440(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2444(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2448(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2452(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2456(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2460(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2464(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2468(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2472(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2476(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2480(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2484(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2488(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2492(SB)/4, $0x3e8f24ac
+DATA functionConstantsNEON<>+2496(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2500(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2504(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2508(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2512(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2516(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2520(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2524(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2528(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2532(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2536(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2540(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2544(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2548(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2552(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2556(SB)/4, $0x3eccedb8
+DATA functionConstantsNEON<>+2560(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2564(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2568(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2572(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2576(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2580(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2584(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2588(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2592(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2596(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2600(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2604(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2608(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2612(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2616(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2620(SB)/4, $0x3f2aaa6f
+DATA functionConstantsNEON<>+2624(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2628(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2632(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2636(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2640(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2644(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2648(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2652(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2656(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2660(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2664(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2668(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2672(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2676(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2680(SB)/4, $0x40c00000
+DATA functionConstantsNEON<>+2684(SB)/4, $0x40c00000
+GLOBL functionConstantsNEON<>(SB), RODATA|NOPTR, $2688
 
 // func sigmoidNEON(x *float32, y *float32, n int)
 TEXT ·sigmoidNEON(SB), NOSPLIT, $0-24
@@ -676,37 +692,37 @@ loop:
 	FLDPQ	0(R0), (F24, F23)
 	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V24.B16, V16.B16
-	VAND	V0.B16, V23.B16, V15.B16
+	VAND	V0.B16, V24.B16, V15.B16
+	VAND	V0.B16, V23.B16, V14.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
-	FLDPQ	64(R1), (F4, F3)
+	VAND	V0.B16, V12.B16, V5.B16
+	VAND	V0.B16, V11.B16, V4.B16
+	FLDPQ	64(R1), (F6, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
-	VBSL	V16.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V16.B16
-	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
-	VBSL	V15.B16, V3.B16, V0.B16
+	WORD	$0x6ea6e5e0 // fcmgt v0.4s, v15.4s, v6.4s
+	VBSL	V15.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V15.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea3e5c0 // fcmgt v0.4s, v14.4s, v3.4s
+	VBSL	V14.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V14.B16
+	WORD	$0x6ea2e4a0 // fcmgt v0.4s, v5.4s, v2.4s
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea1e480 // fcmgt v0.4s, v4.4s, v1.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V16.B16, V16.B16
 	VORR	V0.B16, V15.B16, V15.B16
+	VORR	V0.B16, V14.B16, V14.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
+	VORR	V0.B16, V5.B16, V5.B16
+	VORR	V0.B16, V4.B16, V4.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddf6 // fmul v22.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddd5 // fmul v21.4s, v14.4s, v0.4s
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
@@ -717,28 +733,28 @@ loop:
 	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
 	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dda7 // fmul v7.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d5e7 // fsub v7.4s, v15.4s, v7.4s
+	WORD	$0x4ea6d5c6 // fsub v6.4s, v14.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F4
+	WORD	$0x6e24dda5 // fmul v5.4s, v13.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	384(R1), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f4 // fsub v20.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d3 // fsub v19.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
 	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -877,17 +893,17 @@ loop:
 	VBSL	V0.B16, V4.B16, V3.B16
 	VMOV	V3.B16, V0.B16
 	FMOVQ	960(R1), F3
-	WORD	$0x6e23dd10 // fmul v16.4s, v8.4s, v3.4s
-	WORD	$0x6e23dc4f // fmul v15.4s, v2.4s, v3.4s
+	WORD	$0x6e23dd0f // fmul v15.4s, v8.4s, v3.4s
+	WORD	$0x6e23dc4e // fmul v14.4s, v2.4s, v3.4s
 	FMOVQ	960(R1), F2
-	WORD	$0x6e22dc27 // fmul v7.4s, v1.4s, v2.4s
-	WORD	$0x6e22dc06 // fmul v6.4s, v0.4s, v2.4s
+	WORD	$0x6e22dc25 // fmul v5.4s, v1.4s, v2.4s
+	WORD	$0x6e22dc04 // fmul v4.4s, v0.4s, v2.4s
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddf6 // fmul v22.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddd5 // fmul v21.4s, v14.4s, v0.4s
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	1024(R1), F0
 	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
@@ -898,28 +914,28 @@ loop:
 	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
 	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
 	FMOVQ	1024(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dda7 // fmul v7.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d5e7 // fsub v7.4s, v15.4s, v7.4s
+	WORD	$0x4ea6d5c6 // fsub v6.4s, v14.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F4
+	WORD	$0x6e24dda5 // fmul v5.4s, v13.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	384(R1), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f4 // fsub v20.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d3 // fsub v19.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
 	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -1039,172 +1055,140 @@ loop:
 	CMP	R2, R3
 	BGT	last
 	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F24, F23)
-	FLDPQ	32(R0), (F12, F11)
+	FLDPQ	0(R0), (F27, F26)
+	FLDPQ	32(R0), (F13, F12)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V24.B16, V16.B16
-	VAND	V0.B16, V23.B16, V15.B16
+	VAND	V0.B16, V27.B16, V25.B16
+	VAND	V0.B16, V26.B16, V24.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
 	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
-	VBSL	V16.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V16.B16
-	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
-	VBSL	V15.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V15.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea4e720 // fcmgt v0.4s, v25.4s, v4.4s
+	VBSL	V25.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V25.B16
+	WORD	$0x6ea3e700 // fcmgt v0.4s, v24.4s, v3.4s
+	VBSL	V24.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V24.B16
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	256(R1), (F23, F22)
+	FLDPQ	256(R1), (F9, F8)
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V25.S4, V23.S4
+	VFMLA	V0.S4, V24.S4, V22.S4
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V16.B16, V16.B16
-	VORR	V0.B16, V15.B16, V15.B16
+	VORR	V0.B16, V25.B16, V25.B16
+	VORR	V0.B16, V24.B16, V24.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	WORD	$0x4ea0d6e4 // fsub v4.4s, v23.4s, v0.4s
+	WORD	$0x4ea0d6c3 // fsub v3.4s, v22.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
-	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	VFMLS	V0.S4, V4.S4, V25.S4
+	VFMLS	V0.S4, V3.S4, V24.S4
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
-	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
-	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
-	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F15, F4)
-	FLDPQ	512(R1), (F2, F0)
-	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
-	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F14
-	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
-	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
-	FMOVQ	576(R1), F14
-	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
-	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
-	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
-	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
-	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F14, F13)
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
-	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
-	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
-	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
-	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V4.S4, V25.S4
+	VFMLS	V0.S4, V3.S4, V24.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
-	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
-	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e39df35 // fmul v21.4s, v25.4s, v25.4s
+	WORD	$0x6e38df14 // fmul v20.4s, v24.4s, v24.4s
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	512(R1), (F3, F2)
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F19, F18)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V25.S4, V19.S4
+	VFMLA	V2.S4, V24.S4, V18.S4
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	640(R1), (F17, F16)
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F15, F14)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V17.S4, V25.S4, V15.S4
+	VFMLA	V16.S4, V24.S4, V14.S4
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V21.S4, V19.S4
+	VFMLA	V2.S4, V20.S4, V18.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V19.S4, V21.S4, V15.S4
+	VFMLA	V18.S4, V20.S4, V14.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V15.S4, V21.S4, V25.S4
+	VFMLA	V14.S4, V20.S4, V24.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V25.S4, V23.S4, V23.S4
+	VFMLA	V24.S4, V22.S4, V22.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	WORD	$0x6e20def7 // fmul v23.4s, v23.4s, v0.4s
+	WORD	$0x6e20ded6 // fmul v22.4s, v22.4s, v0.4s
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F2)
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210706 // sshr v6.4s, v24.4s, #31
-	VBSL	V5.B16, V16.B16, V6.B16
-	WORD	$0x4f2106e5 // sshr v5.4s, v23.4s, #31
-	VBSL	V2.B16, V15.B16, V5.B16
-	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V1.B16
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d607 // fadd v7.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5e8 // fadd v8.4s, v15.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e27fcc3 // fdiv v3.4s, v6.4s, v7.4s
-	WORD	$0x6e28fca5 // fdiv v5.4s, v5.4s, v8.4s
-	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
-	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e23df01 // fmul v1.4s, v24.4s, v3.4s
-	WORD	$0x6e25dee3 // fmul v3.4s, v23.4s, v5.4s
-	WORD	$0x6e22dd82 // fmul v2.4s, v12.4s, v2.4s
-	WORD	$0x6e20dd60 // fmul v0.4s, v11.4s, v0.4s
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d6e0 // fadd v0.4s, v23.4s, v1.4s
+	WORD	$0x4e21d6c1 // fadd v1.4s, v22.4s, v1.4s
+	FMOVQ	768(R1), F3
+	WORD	$0x4e23d522 // fadd v2.4s, v9.4s, v3.4s
+	WORD	$0x4e23d503 // fadd v3.4s, v8.4s, v3.4s
+	WORD	$0x6e20fee0 // fdiv v0.4s, v23.4s, v0.4s
+	WORD	$0x6e21fec1 // fdiv v1.4s, v22.4s, v1.4s
+	WORD	$0x6e22fd22 // fdiv v2.4s, v9.4s, v2.4s
+	WORD	$0x6e23fd06 // fdiv v6.4s, v8.4s, v3.4s
+	FLDPQ	768(R1), (F7, F5)
+	FLDPQ	768(R1), (F4, F3)
+	WORD	$0x4ea0d4e8 // fsub v8.4s, v7.4s, v0.4s
+	WORD	$0x4ea1d4a7 // fsub v7.4s, v5.4s, v1.4s
+	WORD	$0x4ea2d485 // fsub v5.4s, v4.4s, v2.4s
+	WORD	$0x4ea6d464 // fsub v4.4s, v3.4s, v6.4s
+	WORD	$0x4f210763 // sshr v3.4s, v27.4s, #31
+	VBSL	V8.B16, V0.B16, V3.B16
+	WORD	$0x4f210740 // sshr v0.4s, v26.4s, #31
+	VBSL	V7.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V4.B16, V6.B16, V0.B16
+	WORD	$0x6e23df63 // fmul v3.4s, v27.4s, v3.4s
+	WORD	$0x6e21df41 // fmul v1.4s, v26.4s, v1.4s
+	WORD	$0x6e22dda2 // fmul v2.4s, v13.4s, v2.4s
+	WORD	$0x6e20dd80 // fmul v0.4s, v12.4s, v0.4s
 	ADD	R3<<0, R4, R0
-	FSTPQ	(F1, F3), 0(R0)
+	FSTPQ	(F3, F1), 0(R0)
 	FSTPQ	(F2, F0), 32(R0)
 	ADD	$64, R3, R3
 	B	loop
@@ -1232,10 +1216,10 @@ loop:
 	FMOVQ	0(R1), F0
 	VAND	V0.B16, V15.B16, V13.B16
 	VAND	V0.B16, V14.B16, V12.B16
-	FMOVQ	1152(R1), F4
-	FMOVQ	1168(R1), F3
-	FMOVQ	1152(R1), F2
-	FMOVQ	1168(R1), F1
+	FMOVQ	1216(R1), F4
+	FMOVQ	1232(R1), F3
+	FMOVQ	1216(R1), F2
+	FMOVQ	1232(R1), F1
 	WORD	$0x6ea4e7a0 // fcmgt v0.4s, v29.4s, v4.4s
 	VBSL	V29.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V29.B16
@@ -1262,10 +1246,10 @@ loop:
 	VFMLS	V12.S4, V12.S4, V6.S4
 	FLDPQ	256(R1), (F27, F26)
 	FLDPQ	256(R1), (F11, F10)
-	FMOVQ	1216(R1), F0
+	FMOVQ	1280(R1), F0
 	VFMLA	V0.S4, V16.S4, V27.S4
 	VFMLA	V0.S4, V5.S4, V26.S4
-	FMOVQ	1216(R1), F0
+	FMOVQ	1280(R1), F0
 	VFMLA	V0.S4, V3.S4, V11.S4
 	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
@@ -1274,34 +1258,38 @@ loop:
 	FMOVQ	256(R1), F0
 	WORD	$0x4ea0d568 // fsub v8.4s, v11.4s, v0.4s
 	WORD	$0x4ea0d547 // fsub v7.4s, v10.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
 	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
 	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
-	FMOVQ	384(R1), F6
+	FMOVQ	320(R1), F6
 	VFMLS	V6.S4, V18.S4, V16.S4
 	VFMLS	V6.S4, V17.S4, V5.S4
-	FMOVQ	384(R1), F6
+	FMOVQ	320(R1), F6
 	VFMLS	V6.S4, V8.S4, V3.S4
 	VFMLS	V6.S4, V7.S4, V1.S4
-	FMOVQ	320(R1), F6
+	FMOVQ	384(R1), F6
 	VFMLA	V6.S4, V18.S4, V9.S4
 	VFMLA	V6.S4, V17.S4, V4.S4
-	FMOVQ	320(R1), F6
+	FMOVQ	384(R1), F6
 	VFMLA	V6.S4, V8.S4, V2.S4
 	VFMLA	V6.S4, V7.S4, V0.S4
 	WORD	$0x4ea9d619 // fsub v25.4s, v16.4s, v9.4s
 	WORD	$0x4ea4d4b8 // fsub v24.4s, v5.4s, v4.4s
 	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
 	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
+	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x6e39df37 // fmul v23.4s, v25.4s, v25.4s
 	WORD	$0x6e38df16 // fmul v22.4s, v24.4s, v24.4s
 	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
@@ -1336,48 +1324,44 @@ loop:
 	VFMLA	V16.S4, V22.S4, V24.S4
 	VFMLA	V1.S4, V7.S4, V9.S4
 	VFMLA	V0.S4, V6.S4, V8.S4
-	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
-	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
-	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	VMOV	V11.B16, V1.B16
 	VMOV	V10.B16, V0.B16
 	VFMLA	V25.S4, V27.S4, V27.S4
 	VFMLA	V24.S4, V26.S4, V26.S4
 	VFMLA	V9.S4, V11.S4, V1.S4
 	VFMLA	V8.S4, V10.S4, V0.S4
-	FMOVQ	1344(R1), F7
-	FMOVQ	1360(R1), F4
-	FMOVQ	1344(R1), F3
-	FMOVQ	1360(R1), F2
-	FMOVQ	1408(R1), F9
-	FMOVQ	1424(R1), F8
-	FMOVQ	1408(R1), F6
-	FMOVQ	1424(R1), F5
+	FMOVQ	1408(R1), F7
+	FMOVQ	1424(R1), F4
+	FMOVQ	1408(R1), F3
+	FMOVQ	1424(R1), F2
+	FMOVQ	1472(R1), F9
+	FMOVQ	1488(R1), F8
+	FMOVQ	1472(R1), F6
+	FMOVQ	1488(R1), F5
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V4.S4, V28.S4, V8.S4
 	VFMLA	V3.S4, V13.S4, V6.S4
 	VFMLA	V2.S4, V12.S4, V5.S4
-	FMOVQ	1472(R1), F7
-	FMOVQ	1488(R1), F4
-	FMOVQ	1472(R1), F3
-	FMOVQ	1488(R1), F2
+	FMOVQ	1536(R1), F7
+	FMOVQ	1552(R1), F4
+	FMOVQ	1536(R1), F3
+	FMOVQ	1552(R1), F2
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V4.S4
 	VFMLA	V6.S4, V13.S4, V3.S4
 	VFMLA	V5.S4, V12.S4, V2.S4
-	FMOVQ	1536(R1), F9
-	FMOVQ	1552(R1), F8
-	FMOVQ	1536(R1), F6
-	FMOVQ	1552(R1), F5
+	FMOVQ	1600(R1), F9
+	FMOVQ	1616(R1), F8
+	FMOVQ	1600(R1), F6
+	FMOVQ	1616(R1), F5
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V4.S4, V28.S4, V8.S4
 	VFMLA	V3.S4, V13.S4, V6.S4
 	VFMLA	V2.S4, V12.S4, V5.S4
-	FMOVQ	1600(R1), F7
-	FMOVQ	1616(R1), F4
-	FMOVQ	1600(R1), F3
-	FMOVQ	1616(R1), F2
+	FMOVQ	1664(R1), F7
+	FMOVQ	1680(R1), F4
+	FMOVQ	1664(R1), F3
+	FMOVQ	1680(R1), F2
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V4.S4
 	VFMLA	V6.S4, V13.S4, V3.S4
@@ -1386,38 +1370,38 @@ loop:
 	WORD	$0x6e24df4a // fmul v10.4s, v26.4s, v4.4s
 	WORD	$0x6e23dc25 // fmul v5.4s, v1.4s, v3.4s
 	WORD	$0x6e22dc04 // fmul v4.4s, v0.4s, v2.4s
-	FMOVQ	1664(R1), F9
-	FMOVQ	1680(R1), F8
-	FMOVQ	1664(R1), F3
-	FMOVQ	1680(R1), F2
-	FMOVQ	1728(R1), F7
-	FMOVQ	1744(R1), F6
-	FMOVQ	1728(R1), F1
-	FMOVQ	1744(R1), F0
+	FMOVQ	1728(R1), F9
+	FMOVQ	1744(R1), F8
+	FMOVQ	1728(R1), F3
+	FMOVQ	1744(R1), F2
+	FMOVQ	1792(R1), F7
+	FMOVQ	1808(R1), F6
+	FMOVQ	1792(R1), F1
+	FMOVQ	1808(R1), F0
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1792(R1), F9
-	FMOVQ	1808(R1), F8
-	FMOVQ	1792(R1), F3
-	FMOVQ	1808(R1), F2
+	FMOVQ	1856(R1), F9
+	FMOVQ	1872(R1), F8
+	FMOVQ	1856(R1), F3
+	FMOVQ	1872(R1), F2
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
 	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1856(R1), F7
-	FMOVQ	1872(R1), F6
-	FMOVQ	1856(R1), F1
-	FMOVQ	1872(R1), F0
+	FMOVQ	1920(R1), F7
+	FMOVQ	1936(R1), F6
+	FMOVQ	1920(R1), F1
+	FMOVQ	1936(R1), F0
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1920(R1), F9
-	FMOVQ	1936(R1), F8
-	FMOVQ	1920(R1), F3
-	FMOVQ	1936(R1), F2
+	FMOVQ	1984(R1), F9
+	FMOVQ	2000(R1), F8
+	FMOVQ	1984(R1), F3
+	FMOVQ	2000(R1), F2
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
@@ -1474,193 +1458,159 @@ loop:
 	CMP	R2, R3
 	BGT	last
 	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F28, F27)
-	FLDPQ	32(R0), (F14, F13)
-	WORD	$0x6e3cdf84 // fmul v4.4s, v28.4s, v28.4s
-	WORD	$0x6e3bdf63 // fmul v3.4s, v27.4s, v27.4s
-	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
-	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc9a // fmul v26.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc79 // fmul v25.4s, v3.4s, v0.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F15, F14)
+	WORD	$0x6e3fdfe4 // fmul v4.4s, v31.4s, v31.4s
+	WORD	$0x6e3edfc3 // fmul v3.4s, v30.4s, v30.4s
+	WORD	$0x6e2fdde2 // fmul v2.4s, v15.4s, v15.4s
+	WORD	$0x6e2eddc1 // fmul v1.4s, v14.4s, v14.4s
 	FMOVQ	2048(R1), F0
-	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
-	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	WORD	$0x6e20dc9d // fmul v29.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc7c // fmul v28.4s, v3.4s, v0.4s
 	FMOVQ	2048(R1), F0
+	WORD	$0x6e20dc4d // fmul v13.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc2c // fmul v12.4s, v1.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d7bd // fadd v29.4s, v29.4s, v0.4s
+	WORD	$0x4e20d79c // fadd v28.4s, v28.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x6e3cdf5a // fmul v26.4s, v26.4s, v28.4s
-	WORD	$0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	WORD	$0x6e3fdfbd // fmul v29.4s, v29.4s, v31.4s
+	WORD	$0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD	$0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
 	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
-	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V26.B16, V18.B16
-	VAND	V0.B16, V25.B16, V17.B16
+	VAND	V0.B16, V29.B16, V27.B16
+	VAND	V0.B16, V28.B16, V26.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
 	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
-	VBSL	V18.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V18.B16
-	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
-	VBSL	V17.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V17.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea4e760 // fcmgt v0.4s, v27.4s, v4.4s
+	VBSL	V27.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V27.B16
+	WORD	$0x6ea3e740 // fcmgt v0.4s, v26.4s, v3.4s
+	VBSL	V26.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V26.B16
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	256(R1), (F25, F24)
+	FLDPQ	256(R1), (F9, F8)
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V27.S4, V25.S4
+	VFMLA	V0.S4, V26.S4, V24.S4
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V18.B16, V18.B16
-	VORR	V0.B16, V17.B16, V17.B16
+	VORR	V0.B16, V27.B16, V27.B16
+	VORR	V0.B16, V26.B16, V26.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
-	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	WORD	$0x4ea0d724 // fsub v4.4s, v25.4s, v0.4s
+	WORD	$0x4ea0d703 // fsub v3.4s, v24.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
-	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	VFMLS	V0.S4, V4.S4, V27.S4
+	VFMLS	V0.S4, V3.S4, V26.S4
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
-	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
-	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
-	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
-	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
-	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F17, F4)
-	FLDPQ	512(R1), (F2, F0)
-	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
-	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
-	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
-	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
-	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F16, F15)
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
-	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
-	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
-	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V4.S4, V27.S4
+	VFMLS	V0.S4, V3.S4, V26.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375739 // shl v25.4s, v25.4s, #23
 	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
-	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
-	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e3bdf77 // fmul v23.4s, v27.4s, v27.4s
+	WORD	$0x6e3adf56 // fmul v22.4s, v26.4s, v26.4s
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	512(R1), (F3, F2)
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F21, F20)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V27.S4, V21.S4
+	VFMLA	V2.S4, V26.S4, V20.S4
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	640(R1), (F19, F18)
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F17, F16)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V19.S4, V27.S4, V17.S4
+	VFMLA	V18.S4, V26.S4, V16.S4
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V23.S4, V21.S4
+	VFMLA	V2.S4, V22.S4, V20.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V21.S4, V23.S4, V17.S4
+	VFMLA	V20.S4, V22.S4, V16.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V17.S4, V23.S4, V27.S4
+	VFMLA	V16.S4, V22.S4, V26.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V27.S4, V25.S4, V25.S4
+	VFMLA	V26.S4, V24.S4, V24.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
-	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
+	WORD	$0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD	$0x6e20df18 // fmul v24.4s, v24.4s, v0.4s
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F2)
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210746 // sshr v6.4s, v26.4s, #31
-	VBSL	V5.B16, V18.B16, V6.B16
-	WORD	$0x4f210725 // sshr v5.4s, v25.4s, #31
-	VBSL	V2.B16, V17.B16, V5.B16
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d720 // fadd v0.4s, v25.4s, v1.4s
+	WORD	$0x4e21d701 // fadd v1.4s, v24.4s, v1.4s
+	FMOVQ	768(R1), F3
+	WORD	$0x4e23d522 // fadd v2.4s, v9.4s, v3.4s
+	WORD	$0x4e23d503 // fadd v3.4s, v8.4s, v3.4s
+	WORD	$0x6e20ff20 // fdiv v0.4s, v25.4s, v0.4s
+	WORD	$0x6e21ff01 // fdiv v1.4s, v24.4s, v1.4s
+	WORD	$0x6e22fd22 // fdiv v2.4s, v9.4s, v2.4s
+	WORD	$0x6e23fd05 // fdiv v5.4s, v8.4s, v3.4s
+	FLDPQ	768(R1), (F7, F6)
+	FLDPQ	768(R1), (F4, F3)
+	WORD	$0x4ea0d4e7 // fsub v7.4s, v7.4s, v0.4s
+	WORD	$0x4ea1d4c6 // fsub v6.4s, v6.4s, v1.4s
+	WORD	$0x4ea2d484 // fsub v4.4s, v4.4s, v2.4s
+	WORD	$0x4ea5d463 // fsub v3.4s, v3.4s, v5.4s
+	WORD	$0x4f2107a8 // sshr v8.4s, v29.4s, #31
+	VBSL	V7.B16, V0.B16, V8.B16
+	WORD	$0x4f210780 // sshr v0.4s, v28.4s, #31
+	VBSL	V6.B16, V1.B16, V0.B16
+	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
+	VBSL	V4.B16, V2.B16, V1.B16
 	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V1.B16
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d647 // fadd v7.4s, v18.4s, v0.4s
-	WORD	$0x4e20d628 // fadd v8.4s, v17.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e27fcc3 // fdiv v3.4s, v6.4s, v7.4s
-	WORD	$0x6e28fca5 // fdiv v5.4s, v5.4s, v8.4s
-	WORD	$0x6e24fc42 // fdiv v2.4s, v2.4s, v4.4s
-	WORD	$0x6e20fc20 // fdiv v0.4s, v1.4s, v0.4s
-	WORD	$0x6e23df81 // fmul v1.4s, v28.4s, v3.4s
-	WORD	$0x6e25df63 // fmul v3.4s, v27.4s, v5.4s
+	VBSL	V3.B16, V5.B16, V2.B16
+	WORD	$0x6e28dfe3 // fmul v3.4s, v31.4s, v8.4s
+	WORD	$0x6e20dfc0 // fmul v0.4s, v30.4s, v0.4s
+	WORD	$0x6e21dde1 // fmul v1.4s, v15.4s, v1.4s
 	WORD	$0x6e22ddc2 // fmul v2.4s, v14.4s, v2.4s
-	WORD	$0x6e20dda0 // fmul v0.4s, v13.4s, v0.4s
 	ADD	R3<<0, R4, R0
-	FSTPQ	(F1, F3), 0(R0)
-	FSTPQ	(F2, F0), 32(R0)
+	FSTPQ	(F3, F0), 0(R0)
+	FSTPQ	(F1, F2), 32(R0)
 	ADD	$64, R3, R3
 	B	loop
 last:
@@ -1762,197 +1712,156 @@ loop:
 	CMP	R2, R3
 	BGT	last
 	ADD	R3<<0, R6, R0
-	FLDPQ	0(R0), (F24, F23)
-	FLDPQ	32(R0), (F12, F11)
+	FLDPQ	0(R0), (F27, F26)
+	FLDPQ	32(R0), (F13, F12)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V24.B16, V16.B16
-	VAND	V0.B16, V23.B16, V15.B16
+	VAND	V0.B16, V27.B16, V25.B16
+	VAND	V0.B16, V26.B16, V24.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
 	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
-	VBSL	V16.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V16.B16
-	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
-	VBSL	V15.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V15.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea4e720 // fcmgt v0.4s, v25.4s, v4.4s
+	VBSL	V25.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V25.B16
+	WORD	$0x6ea3e700 // fcmgt v0.4s, v24.4s, v3.4s
+	VBSL	V24.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V24.B16
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	256(R1), (F23, F22)
+	FLDPQ	256(R1), (F9, F8)
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V25.S4, V23.S4
+	VFMLA	V0.S4, V24.S4, V22.S4
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V16.B16, V16.B16
-	VORR	V0.B16, V15.B16, V15.B16
+	VORR	V0.B16, V25.B16, V25.B16
+	VORR	V0.B16, V24.B16, V24.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	WORD	$0x4ea0d6e4 // fsub v4.4s, v23.4s, v0.4s
+	WORD	$0x4ea0d6c3 // fsub v3.4s, v22.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
-	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	VFMLS	V0.S4, V4.S4, V25.S4
+	VFMLS	V0.S4, V3.S4, V24.S4
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
-	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
-	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
-	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F15, F4)
-	FLDPQ	512(R1), (F2, F0)
-	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
-	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F14
-	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
-	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
-	FMOVQ	576(R1), F14
-	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
-	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
-	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
-	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
-	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F14, F13)
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
-	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
-	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
-	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
-	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V4.S4, V25.S4
+	VFMLS	V0.S4, V3.S4, V24.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
-	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
-	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e39df35 // fmul v21.4s, v25.4s, v25.4s
+	WORD	$0x6e38df14 // fmul v20.4s, v24.4s, v24.4s
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	512(R1), (F3, F2)
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F19, F18)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V25.S4, V19.S4
+	VFMLA	V2.S4, V24.S4, V18.S4
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	640(R1), (F17, F16)
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F15, F14)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V17.S4, V25.S4, V15.S4
+	VFMLA	V16.S4, V24.S4, V14.S4
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V21.S4, V19.S4
+	VFMLA	V2.S4, V20.S4, V18.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V19.S4, V21.S4, V15.S4
+	VFMLA	V18.S4, V20.S4, V14.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V15.S4, V21.S4, V25.S4
+	VFMLA	V14.S4, V20.S4, V24.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V25.S4, V23.S4, V23.S4
+	VFMLA	V24.S4, V22.S4, V22.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
+	WORD	$0x6e20def7 // fmul v23.4s, v23.4s, v0.4s
+	WORD	$0x6e20ded6 // fmul v22.4s, v22.4s, v0.4s
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F9, F8)
-	FLDPQ	768(R1), (F7, F6)
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d605 // fadd v5.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5e2 // fadd v2.4s, v15.4s, v0.4s
+	WORD	$0x4e20d6e3 // fadd v3.4s, v23.4s, v0.4s
+	WORD	$0x4e20d6c2 // fadd v2.4s, v22.4s, v0.4s
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e25fd25 // fdiv v5.4s, v9.4s, v5.4s
-	WORD	$0x6e22fd02 // fdiv v2.4s, v8.4s, v2.4s
-	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
-	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
-	WORD	$0x6e25de06 // fmul v6.4s, v16.4s, v5.4s
-	WORD	$0x6e22dde7 // fmul v7.4s, v15.4s, v2.4s
-	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc6a // fmul v10.4s, v3.4s, v0.4s
-	WORD	$0x4f21070e // sshr v14.4s, v24.4s, #31
-	VBSL	V5.B16, V6.B16, V14.B16
-	WORD	$0x4f2106ed // sshr v13.4s, v23.4s, #31
-	VBSL	V2.B16, V7.B16, V13.B16
-	WORD	$0x4f210589 // sshr v9.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V9.B16
-	WORD	$0x4f210568 // sshr v8.4s, v11.4s, #31
-	VBSL	V0.B16, V10.B16, V8.B16
-	WORD	$0x4f210703 // sshr v3.4s, v24.4s, #31
-	VBSL	V6.B16, V5.B16, V3.B16
-	VMOV	V3.B16, V5.B16
-	WORD	$0x4f2106e3 // sshr v3.4s, v23.4s, #31
-	VBSL	V7.B16, V2.B16, V3.B16
-	WORD	$0x4f210582 // sshr v2.4s, v12.4s, #31
-	VBSL	V4.B16, V1.B16, V2.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V10.B16, V0.B16, V1.B16
-	WORD	$0x6e25df00 // fmul v0.4s, v24.4s, v5.4s
-	WORD	$0x6e23dee3 // fmul v3.4s, v23.4s, v3.4s
-	WORD	$0x6e22dd82 // fmul v2.4s, v12.4s, v2.4s
-	WORD	$0x6e21dd64 // fmul v4.4s, v11.4s, v1.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d442 // fadd v2.4s, v2.4s, v1.4s
-	WORD	$0x4e21d481 // fadd v1.4s, v4.4s, v1.4s
-	WORD	$0x6e20ddc0 // fmul v0.4s, v14.4s, v0.4s
-	WORD	$0x6e23dda3 // fmul v3.4s, v13.4s, v3.4s
-	WORD	$0x6e22dd22 // fmul v2.4s, v9.4s, v2.4s
-	WORD	$0x6e21dd05 // fmul v5.4s, v8.4s, v1.4s
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e23feee // fdiv v14.4s, v23.4s, v3.4s
+	WORD	$0x6e22fecb // fdiv v11.4s, v22.4s, v2.4s
+	WORD	$0x6e21fd26 // fdiv v6.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd05 // fdiv v5.4s, v8.4s, v0.4s
+	FLDPQ	768(R1), (F3, F2)
+	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4eaed46a // fsub v10.4s, v3.4s, v14.4s
+	WORD	$0x4eabd449 // fsub v9.4s, v2.4s, v11.4s
+	WORD	$0x4ea6d424 // fsub v4.4s, v1.4s, v6.4s
+	WORD	$0x4ea5d403 // fsub v3.4s, v0.4s, v5.4s
+	WORD	$0x4f210768 // sshr v8.4s, v27.4s, #31
+	VBSL	V10.B16, V14.B16, V8.B16
+	WORD	$0x4f210747 // sshr v7.4s, v26.4s, #31
+	VBSL	V9.B16, V11.B16, V7.B16
+	WORD	$0x4f2105a2 // sshr v2.4s, v13.4s, #31
+	VBSL	V4.B16, V6.B16, V2.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
+	VBSL	V3.B16, V5.B16, V1.B16
+	WORD	$0x4f210760 // sshr v0.4s, v27.4s, #31
+	VBSL	V14.B16, V10.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	WORD	$0x4f210740 // sshr v0.4s, v26.4s, #31
+	VBSL	V11.B16, V9.B16, V0.B16
+	WORD	$0x4f2105a9 // sshr v9.4s, v13.4s, #31
+	VBSL	V6.B16, V4.B16, V9.B16
+	VMOV	V9.B16, V4.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V5.B16, V3.B16, V6.B16
+	FLDPQ	768(R1), (F11, F9)
+	FLDPQ	768(R1), (F5, F3)
+	VFMLA	V27.S4, V10.S4, V11.S4
+	VFMLA	V26.S4, V0.S4, V9.S4
+	VFMLA	V13.S4, V4.S4, V5.S4
+	VFMLA	V12.S4, V6.S4, V3.S4
+	WORD	$0x6e2bdd00 // fmul v0.4s, v8.4s, v11.4s
+	WORD	$0x6e29dce4 // fmul v4.4s, v7.4s, v9.4s
+	WORD	$0x6e25dc42 // fmul v2.4s, v2.4s, v5.4s
+	WORD	$0x6e23dc25 // fmul v5.4s, v1.4s, v3.4s
 	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F4, F1)
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x6e21dc64 // fmul v4.4s, v3.4s, v1.4s
+	FLDPQ	0(R0), (F3, F1)
+	WORD	$0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
+	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
 	FLDPQ	32(R0), (F3, F1)
 	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
 	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
@@ -1986,10 +1895,10 @@ loop:
 	FMOVQ	0(R1), F0
 	VAND	V0.B16, V15.B16, V13.B16
 	VAND	V0.B16, V14.B16, V12.B16
-	FMOVQ	1152(R1), F4
-	FMOVQ	1168(R1), F3
-	FMOVQ	1152(R1), F2
-	FMOVQ	1168(R1), F1
+	FMOVQ	1216(R1), F4
+	FMOVQ	1232(R1), F3
+	FMOVQ	1216(R1), F2
+	FMOVQ	1232(R1), F1
 	WORD	$0x6ea4e7a0 // fcmgt v0.4s, v29.4s, v4.4s
 	VBSL	V29.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V29.B16
@@ -2016,10 +1925,10 @@ loop:
 	VFMLS	V12.S4, V12.S4, V6.S4
 	FLDPQ	256(R1), (F27, F26)
 	FLDPQ	256(R1), (F11, F10)
-	FMOVQ	1216(R1), F0
+	FMOVQ	1280(R1), F0
 	VFMLA	V0.S4, V16.S4, V27.S4
 	VFMLA	V0.S4, V5.S4, V26.S4
-	FMOVQ	1216(R1), F0
+	FMOVQ	1280(R1), F0
 	VFMLA	V0.S4, V3.S4, V11.S4
 	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
@@ -2028,34 +1937,38 @@ loop:
 	FMOVQ	256(R1), F0
 	WORD	$0x4ea0d568 // fsub v8.4s, v11.4s, v0.4s
 	WORD	$0x4ea0d547 // fsub v7.4s, v10.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
 	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
 	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
-	FMOVQ	384(R1), F6
+	FMOVQ	320(R1), F6
 	VFMLS	V6.S4, V18.S4, V16.S4
 	VFMLS	V6.S4, V17.S4, V5.S4
-	FMOVQ	384(R1), F6
+	FMOVQ	320(R1), F6
 	VFMLS	V6.S4, V8.S4, V3.S4
 	VFMLS	V6.S4, V7.S4, V1.S4
-	FMOVQ	320(R1), F6
+	FMOVQ	384(R1), F6
 	VFMLA	V6.S4, V18.S4, V9.S4
 	VFMLA	V6.S4, V17.S4, V4.S4
-	FMOVQ	320(R1), F6
+	FMOVQ	384(R1), F6
 	VFMLA	V6.S4, V8.S4, V2.S4
 	VFMLA	V6.S4, V7.S4, V0.S4
 	WORD	$0x4ea9d619 // fsub v25.4s, v16.4s, v9.4s
 	WORD	$0x4ea4d4b8 // fsub v24.4s, v5.4s, v4.4s
 	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
 	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
+	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x6e39df37 // fmul v23.4s, v25.4s, v25.4s
 	WORD	$0x6e38df16 // fmul v22.4s, v24.4s, v24.4s
 	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
@@ -2090,46 +2003,42 @@ loop:
 	VFMLA	V16.S4, V22.S4, V24.S4
 	VFMLA	V1.S4, V7.S4, V9.S4
 	VFMLA	V0.S4, V6.S4, V8.S4
-	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
-	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
-	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	VFMLA	V25.S4, V27.S4, V27.S4
 	VFMLA	V24.S4, V26.S4, V26.S4
 	VFMLA	V9.S4, V11.S4, V11.S4
 	VFMLA	V8.S4, V10.S4, V10.S4
-	FMOVQ	1344(R1), F5
-	FMOVQ	1360(R1), F2
-	FMOVQ	1344(R1), F1
-	FMOVQ	1360(R1), F0
-	FMOVQ	1408(R1), F7
-	FMOVQ	1424(R1), F6
-	FMOVQ	1408(R1), F4
-	FMOVQ	1424(R1), F3
+	FMOVQ	1408(R1), F5
+	FMOVQ	1424(R1), F2
+	FMOVQ	1408(R1), F1
+	FMOVQ	1424(R1), F0
+	FMOVQ	1472(R1), F7
+	FMOVQ	1488(R1), F6
+	FMOVQ	1472(R1), F4
+	FMOVQ	1488(R1), F3
 	VFMLA	V5.S4, V29.S4, V7.S4
 	VFMLA	V2.S4, V28.S4, V6.S4
 	VFMLA	V1.S4, V13.S4, V4.S4
 	VFMLA	V0.S4, V12.S4, V3.S4
-	FMOVQ	1472(R1), F5
-	FMOVQ	1488(R1), F2
-	FMOVQ	1472(R1), F1
-	FMOVQ	1488(R1), F0
+	FMOVQ	1536(R1), F5
+	FMOVQ	1552(R1), F2
+	FMOVQ	1536(R1), F1
+	FMOVQ	1552(R1), F0
 	VFMLA	V7.S4, V29.S4, V5.S4
 	VFMLA	V6.S4, V28.S4, V2.S4
 	VFMLA	V4.S4, V13.S4, V1.S4
 	VFMLA	V3.S4, V12.S4, V0.S4
-	FMOVQ	1536(R1), F7
-	FMOVQ	1552(R1), F6
-	FMOVQ	1536(R1), F4
-	FMOVQ	1552(R1), F3
+	FMOVQ	1600(R1), F7
+	FMOVQ	1616(R1), F6
+	FMOVQ	1600(R1), F4
+	FMOVQ	1616(R1), F3
 	VFMLA	V5.S4, V29.S4, V7.S4
 	VFMLA	V2.S4, V28.S4, V6.S4
 	VFMLA	V1.S4, V13.S4, V4.S4
 	VFMLA	V0.S4, V12.S4, V3.S4
-	FMOVQ	1600(R1), F5
-	FMOVQ	1616(R1), F2
-	FMOVQ	1600(R1), F1
-	FMOVQ	1616(R1), F0
+	FMOVQ	1664(R1), F5
+	FMOVQ	1680(R1), F2
+	FMOVQ	1664(R1), F1
+	FMOVQ	1680(R1), F0
 	VFMLA	V7.S4, V29.S4, V5.S4
 	VFMLA	V6.S4, V28.S4, V2.S4
 	VFMLA	V4.S4, V13.S4, V1.S4
@@ -2138,38 +2047,38 @@ loop:
 	WORD	$0x6e22df50 // fmul v16.4s, v26.4s, v2.4s
 	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
-	FMOVQ	1664(R1), F9
-	FMOVQ	1680(R1), F8
-	FMOVQ	1664(R1), F3
-	FMOVQ	1680(R1), F2
-	FMOVQ	1728(R1), F7
-	FMOVQ	1744(R1), F6
-	FMOVQ	1728(R1), F1
-	FMOVQ	1744(R1), F0
+	FMOVQ	1728(R1), F9
+	FMOVQ	1744(R1), F8
+	FMOVQ	1728(R1), F3
+	FMOVQ	1744(R1), F2
+	FMOVQ	1792(R1), F7
+	FMOVQ	1808(R1), F6
+	FMOVQ	1792(R1), F1
+	FMOVQ	1808(R1), F0
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1792(R1), F9
-	FMOVQ	1808(R1), F8
-	FMOVQ	1792(R1), F3
-	FMOVQ	1808(R1), F2
+	FMOVQ	1856(R1), F9
+	FMOVQ	1872(R1), F8
+	FMOVQ	1856(R1), F3
+	FMOVQ	1872(R1), F2
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
 	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1856(R1), F7
-	FMOVQ	1872(R1), F6
-	FMOVQ	1856(R1), F1
-	FMOVQ	1872(R1), F0
+	FMOVQ	1920(R1), F7
+	FMOVQ	1936(R1), F6
+	FMOVQ	1920(R1), F1
+	FMOVQ	1936(R1), F0
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1920(R1), F9
-	FMOVQ	1936(R1), F8
-	FMOVQ	1920(R1), F3
-	FMOVQ	1936(R1), F2
+	FMOVQ	1984(R1), F9
+	FMOVQ	2000(R1), F8
+	FMOVQ	1984(R1), F3
+	FMOVQ	2000(R1), F2
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
@@ -2202,10 +2111,10 @@ loop:
 	WORD	$0x4f2105c0 // sshr v0.4s, v14.4s, #31
 	VBSL	V4.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V4.B16
-	FMOVQ	2112(R1), F0
+	FMOVQ	2176(R1), F0
 	WORD	$0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
 	WORD	$0x6e20df5a // fmul v26.4s, v26.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2176(R1), F0
 	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
 	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
 	VFMLA	V31.S4, V27.S4, V2.S4
@@ -2241,265 +2150,223 @@ loop:
 	CMP	R2, R3
 	BGT	last
 	ADD	R3<<0, R6, R0
-	FLDPQ	0(R0), (F28, F27)
-	FLDPQ	32(R0), (F14, F13)
-	WORD	$0x6e3cdf84 // fmul v4.4s, v28.4s, v28.4s
-	WORD	$0x6e3bdf63 // fmul v3.4s, v27.4s, v27.4s
-	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
-	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc9a // fmul v26.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc79 // fmul v25.4s, v3.4s, v0.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F15, F14)
+	WORD	$0x6e3fdfe4 // fmul v4.4s, v31.4s, v31.4s
+	WORD	$0x6e3edfc3 // fmul v3.4s, v30.4s, v30.4s
+	WORD	$0x6e2fdde2 // fmul v2.4s, v15.4s, v15.4s
+	WORD	$0x6e2eddc1 // fmul v1.4s, v14.4s, v14.4s
 	FMOVQ	2048(R1), F0
-	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
-	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	WORD	$0x6e20dc9d // fmul v29.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc7c // fmul v28.4s, v3.4s, v0.4s
 	FMOVQ	2048(R1), F0
+	WORD	$0x6e20dc4d // fmul v13.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc2c // fmul v12.4s, v1.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d7bd // fadd v29.4s, v29.4s, v0.4s
+	WORD	$0x4e20d79c // fadd v28.4s, v28.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x6e3cdf5a // fmul v26.4s, v26.4s, v28.4s
-	WORD	$0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	WORD	$0x6e3fdfbd // fmul v29.4s, v29.4s, v31.4s
+	WORD	$0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD	$0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
 	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
-	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V26.B16, V18.B16
-	VAND	V0.B16, V25.B16, V17.B16
+	VAND	V0.B16, V29.B16, V27.B16
+	VAND	V0.B16, V28.B16, V26.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
 	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
-	VBSL	V18.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V18.B16
-	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
-	VBSL	V17.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V17.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea4e760 // fcmgt v0.4s, v27.4s, v4.4s
+	VBSL	V27.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V27.B16
+	WORD	$0x6ea3e740 // fcmgt v0.4s, v26.4s, v3.4s
+	VBSL	V26.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V26.B16
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	256(R1), (F25, F24)
+	FLDPQ	256(R1), (F9, F8)
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V27.S4, V25.S4
+	VFMLA	V0.S4, V26.S4, V24.S4
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V18.B16, V18.B16
-	VORR	V0.B16, V17.B16, V17.B16
+	VORR	V0.B16, V27.B16, V27.B16
+	VORR	V0.B16, V26.B16, V26.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
-	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
+	WORD	$0x4ea0d724 // fsub v4.4s, v25.4s, v0.4s
+	WORD	$0x4ea0d703 // fsub v3.4s, v24.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
-	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	VFMLS	V0.S4, V4.S4, V27.S4
+	VFMLS	V0.S4, V3.S4, V26.S4
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
-	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
-	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
-	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
-	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
-	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F17, F4)
-	FLDPQ	512(R1), (F2, F0)
-	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
-	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
-	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
-	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
-	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F16, F15)
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
-	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
-	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
-	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V4.S4, V27.S4
+	VFMLS	V0.S4, V3.S4, V26.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375739 // shl v25.4s, v25.4s, #23
 	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
-	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
-	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e3bdf77 // fmul v23.4s, v27.4s, v27.4s
+	WORD	$0x6e3adf56 // fmul v22.4s, v26.4s, v26.4s
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	512(R1), (F3, F2)
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F21, F20)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V27.S4, V21.S4
+	VFMLA	V2.S4, V26.S4, V20.S4
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	640(R1), (F19, F18)
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F17, F16)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V19.S4, V27.S4, V17.S4
+	VFMLA	V18.S4, V26.S4, V16.S4
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V23.S4, V21.S4
+	VFMLA	V2.S4, V22.S4, V20.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V21.S4, V23.S4, V17.S4
+	VFMLA	V20.S4, V22.S4, V16.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V17.S4, V23.S4, V27.S4
+	VFMLA	V16.S4, V22.S4, V26.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V27.S4, V25.S4, V25.S4
+	VFMLA	V26.S4, V24.S4, V24.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
-	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
+	WORD	$0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD	$0x6e20df18 // fmul v24.4s, v24.4s, v0.4s
 	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F9, F8)
-	FLDPQ	768(R1), (F7, F6)
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d645 // fadd v5.4s, v18.4s, v0.4s
-	WORD	$0x4e20d622 // fadd v2.4s, v17.4s, v0.4s
+	WORD	$0x4e20d723 // fadd v3.4s, v25.4s, v0.4s
+	WORD	$0x4e20d702 // fadd v2.4s, v24.4s, v0.4s
 	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e25fd25 // fdiv v5.4s, v9.4s, v5.4s
-	WORD	$0x6e22fd02 // fdiv v2.4s, v8.4s, v2.4s
-	WORD	$0x6e21fce1 // fdiv v1.4s, v7.4s, v1.4s
-	WORD	$0x6e20fcc0 // fdiv v0.4s, v6.4s, v0.4s
-	WORD	$0x6e25de46 // fmul v6.4s, v18.4s, v5.4s
-	WORD	$0x6e22de27 // fmul v7.4s, v17.4s, v2.4s
-	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc69 // fmul v9.4s, v3.4s, v0.4s
-	WORD	$0x4f21074f // sshr v15.4s, v26.4s, #31
-	VBSL	V5.B16, V6.B16, V15.B16
-	WORD	$0x4f21072a // sshr v10.4s, v25.4s, #31
-	VBSL	V2.B16, V7.B16, V10.B16
-	WORD	$0x4f210588 // sshr v8.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V8.B16
-	WORD	$0x4f210563 // sshr v3.4s, v11.4s, #31
-	VBSL	V0.B16, V9.B16, V3.B16
-	WORD	$0x4f210750 // sshr v16.4s, v26.4s, #31
-	VBSL	V6.B16, V5.B16, V16.B16
-	VMOV	V16.B16, V5.B16
-	WORD	$0x4f210726 // sshr v6.4s, v25.4s, #31
-	VBSL	V7.B16, V2.B16, V6.B16
-	VMOV	V6.B16, V2.B16
-	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
-	VBSL	V4.B16, V1.B16, V6.B16
-	VMOV	V6.B16, V1.B16
-	WORD	$0x4f21056b // sshr v11.4s, v11.4s, #31
-	VBSL	V9.B16, V0.B16, V11.B16
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V28.B16, V18.B16
-	VAND	V0.B16, V27.B16, V17.B16
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V14.B16, V9.B16
-	VAND	V0.B16, V13.B16, V7.B16
-	FMOVQ	2176(R1), F16
-	FMOVQ	2192(R1), F12
-	FMOVQ	2176(R1), F6
-	FMOVQ	2192(R1), F4
-	WORD	$0x6eb0e640 // fcmgt v0.4s, v18.4s, v16.4s
-	VBSL	V18.B16, V16.B16, V0.B16
-	VMOV	V0.B16, V18.B16
-	WORD	$0x6eace620 // fcmgt v0.4s, v17.4s, v12.4s
-	VBSL	V17.B16, V12.B16, V0.B16
-	VMOV	V0.B16, V17.B16
-	WORD	$0x6ea6e520 // fcmgt v0.4s, v9.4s, v6.4s
-	VBSL	V9.B16, V6.B16, V0.B16
-	VMOV	V0.B16, V9.B16
-	WORD	$0x6ea4e4e0 // fcmgt v0.4s, v7.4s, v4.4s
-	VBSL	V7.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6e32de40 // fmul v0.4s, v18.4s, v18.4s
-	WORD	$0x6e31de24 // fmul v4.4s, v17.4s, v17.4s
-	WORD	$0x6e29dd26 // fmul v6.4s, v9.4s, v9.4s
-	WORD	$0x6e27dce9 // fmul v9.4s, v7.4s, v7.4s
-	FMOVQ	2240(R1), F7
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	WORD	$0x6e27dc87 // fmul v7.4s, v4.4s, v7.4s
-	FMOVQ	2240(R1), F4
-	WORD	$0x6e24dcc6 // fmul v6.4s, v6.4s, v4.4s
-	WORD	$0x6e24dd29 // fmul v9.4s, v9.4s, v4.4s
-	FMOVQ	2048(R1), F4
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	WORD	$0x4e24d4e7 // fadd v7.4s, v7.4s, v4.4s
-	FMOVQ	2048(R1), F4
-	WORD	$0x4e24d4c6 // fadd v6.4s, v6.4s, v4.4s
-	WORD	$0x4e24d529 // fadd v9.4s, v9.4s, v4.4s
-	WORD	$0x6e25dde4 // fmul v4.4s, v15.4s, v5.4s
-	WORD	$0x6e22dd42 // fmul v2.4s, v10.4s, v2.4s
-	WORD	$0x6e21dd01 // fmul v1.4s, v8.4s, v1.4s
-	WORD	$0x6e2bdc65 // fmul v5.4s, v3.4s, v11.4s
-	WORD	$0x6e24df84 // fmul v4.4s, v28.4s, v4.4s
-	WORD	$0x6e22df62 // fmul v2.4s, v27.4s, v2.4s
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
-	WORD	$0x6e25dda5 // fmul v5.4s, v13.4s, v5.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x6e22dce7 // fmul v7.4s, v7.4s, v2.4s
-	WORD	$0x6e21dcc6 // fmul v6.4s, v6.4s, v1.4s
-	WORD	$0x6e25dd29 // fmul v9.4s, v9.4s, v5.4s
-	WORD	$0x4e20d5e0 // fadd v0.4s, v15.4s, v0.4s
-	WORD	$0x4e27d541 // fadd v1.4s, v10.4s, v7.4s
-	WORD	$0x4e26d502 // fadd v2.4s, v8.4s, v6.4s
-	WORD	$0x4e29d465 // fadd v5.4s, v3.4s, v9.4s
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e23ff2b // fdiv v11.4s, v25.4s, v3.4s
+	WORD	$0x6e22ff0a // fdiv v10.4s, v24.4s, v2.4s
+	WORD	$0x6e21fd29 // fdiv v9.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd08 // fdiv v8.4s, v8.4s, v0.4s
+	FLDPQ	768(R1), (F3, F2)
+	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4eabd464 // fsub v4.4s, v3.4s, v11.4s
+	WORD	$0x4eaad445 // fsub v5.4s, v2.4s, v10.4s
+	WORD	$0x4ea9d426 // fsub v6.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d407 // fsub v7.4s, v0.4s, v8.4s
+	WORD	$0x4f2107a3 // sshr v3.4s, v29.4s, #31
+	VBSL	V4.B16, V11.B16, V3.B16
+	WORD	$0x4f210782 // sshr v2.4s, v28.4s, #31
+	VBSL	V5.B16, V10.B16, V2.B16
+	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
+	VBSL	V6.B16, V9.B16, V1.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V7.B16, V8.B16, V0.B16
+	WORD	$0x4f2107b0 // sshr v16.4s, v29.4s, #31
+	VBSL	V11.B16, V4.B16, V16.B16
+	VMOV	V16.B16, V4.B16
+	WORD	$0x4f21078b // sshr v11.4s, v28.4s, #31
+	VBSL	V10.B16, V5.B16, V11.B16
+	VMOV	V11.B16, V5.B16
+	WORD	$0x4f2105aa // sshr v10.4s, v13.4s, #31
+	VBSL	V9.B16, V6.B16, V10.B16
+	VMOV	V10.B16, V6.B16
+	WORD	$0x4f21058c // sshr v12.4s, v12.4s, #31
+	VBSL	V8.B16, V7.B16, V12.B16
+	FMOVQ	0(R1), F7
+	VAND	V7.B16, V31.B16, V18.B16
+	VAND	V7.B16, V30.B16, V17.B16
+	FMOVQ	0(R1), F7
+	VAND	V7.B16, V15.B16, V11.B16
+	VAND	V7.B16, V14.B16, V10.B16
+	FMOVQ	2240(R1), F16
+	FMOVQ	2256(R1), F13
+	FMOVQ	2240(R1), F9
+	FMOVQ	2256(R1), F8
+	WORD	$0x6eb0e647 // fcmgt v7.4s, v18.4s, v16.4s
+	VBSL	V18.B16, V16.B16, V7.B16
+	VMOV	V7.B16, V18.B16
+	WORD	$0x6eade627 // fcmgt v7.4s, v17.4s, v13.4s
+	VBSL	V17.B16, V13.B16, V7.B16
+	VMOV	V7.B16, V17.B16
+	WORD	$0x6ea9e567 // fcmgt v7.4s, v11.4s, v9.4s
+	VBSL	V11.B16, V9.B16, V7.B16
+	VMOV	V7.B16, V11.B16
+	WORD	$0x6ea8e547 // fcmgt v7.4s, v10.4s, v8.4s
+	VBSL	V10.B16, V8.B16, V7.B16
+	VMOV	V7.B16, V10.B16
+	WORD	$0x6e32de4d // fmul v13.4s, v18.4s, v18.4s
+	WORD	$0x6e31de29 // fmul v9.4s, v17.4s, v17.4s
+	WORD	$0x6e2bdd68 // fmul v8.4s, v11.4s, v11.4s
+	WORD	$0x6e2add47 // fmul v7.4s, v10.4s, v10.4s
+	FMOVQ	2304(R1), F11
+	WORD	$0x6e2bddaa // fmul v10.4s, v13.4s, v11.4s
+	WORD	$0x6e2bdd29 // fmul v9.4s, v9.4s, v11.4s
+	FMOVQ	2304(R1), F11
+	WORD	$0x6e2bdd08 // fmul v8.4s, v8.4s, v11.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	FMOVQ	2112(R1), F11
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD	$0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
+	FMOVQ	2112(R1), F11
+	WORD	$0x4e2bd508 // fadd v8.4s, v8.4s, v11.4s
+	WORD	$0x4e2bd4e7 // fadd v7.4s, v7.4s, v11.4s
+	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
+	WORD	$0x6e25dc45 // fmul v5.4s, v2.4s, v5.4s
+	WORD	$0x6e26dc26 // fmul v6.4s, v1.4s, v6.4s
+	WORD	$0x6e2cdc0b // fmul v11.4s, v0.4s, v12.4s
+	WORD	$0x6e24dfe4 // fmul v4.4s, v31.4s, v4.4s
+	WORD	$0x6e25dfc5 // fmul v5.4s, v30.4s, v5.4s
+	WORD	$0x6e26dde6 // fmul v6.4s, v15.4s, v6.4s
+	WORD	$0x6e2bddcb // fmul v11.4s, v14.4s, v11.4s
+	VFMLA	V4.S4, V10.S4, V3.S4
+	VFMLA	V5.S4, V9.S4, V2.S4
+	VFMLA	V6.S4, V8.S4, V1.S4
+	VFMLA	V11.S4, V7.S4, V0.S4
 	ADD	R3<<0, R5, R0
-	FLDPQ	0(R0), (F4, F3)
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x6e23dc24 // fmul v4.4s, v1.4s, v3.4s
-	FLDPQ	32(R0), (F3, F1)
-	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
-	WORD	$0x6e21dca1 // fmul v1.4s, v5.4s, v1.4s
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
+	WORD	$0x6e24dc45 // fmul v5.4s, v2.4s, v4.4s
+	FLDPQ	32(R0), (F4, F2)
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
 	ADD	R3<<0, R4, R0
-	FSTPQ	(F0, F4), 0(R0)
-	FSTPQ	(F2, F1), 32(R0)
+	FSTPQ	(F3, F5), 0(R0)
+	FSTPQ	(F1, F0), 32(R0)
 	ADD	$64, R3, R3
 	B	loop
 last:
@@ -2518,223 +2385,160 @@ loop:
 	CMP	R3, R4
 	BGT	last
 	ADD	R4<<0, R6, R2
-	FLDPQ	0(R2), (F24, F23)
-	FLDPQ	32(R2), (F12, F11)
+	FLDPQ	0(R2), (F27, F26)
+	FLDPQ	32(R2), (F13, F12)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V24.B16, V16.B16
-	VAND	V0.B16, V23.B16, V15.B16
+	VAND	V0.B16, V27.B16, V25.B16
+	VAND	V0.B16, V26.B16, V24.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
 	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e600 // fcmgt v0.4s, v16.4s, v4.4s
-	VBSL	V16.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V16.B16
-	WORD	$0x6ea3e5e0 // fcmgt v0.4s, v15.4s, v3.4s
-	VBSL	V15.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V15.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea4e720 // fcmgt v0.4s, v25.4s, v4.4s
+	VBSL	V25.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V25.B16
+	WORD	$0x6ea3e700 // fcmgt v0.4s, v24.4s, v3.4s
+	VBSL	V24.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V24.B16
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	256(R1), (F23, F22)
+	FLDPQ	256(R1), (F9, F8)
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V25.S4, V23.S4
+	VFMLA	V0.S4, V24.S4, V22.S4
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V16.B16, V16.B16
-	VORR	V0.B16, V15.B16, V15.B16
+	VORR	V0.B16, V25.B16, V25.B16
+	VORR	V0.B16, V24.B16, V24.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
-	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
+	WORD	$0x4ea0d6e4 // fsub v4.4s, v23.4s, v0.4s
+	WORD	$0x4ea0d6c3 // fsub v3.4s, v22.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
-	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	VFMLS	V0.S4, V4.S4, V25.S4
+	VFMLS	V0.S4, V3.S4, V24.S4
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
-	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
-	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20de50 // fmul v16.4s, v18.4s, v0.4s
-	WORD	$0x6e20de2d // fmul v13.4s, v17.4s, v0.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F15, F4)
-	FLDPQ	512(R1), (F2, F0)
-	WORD	$0x6e34ddef // fmul v15.4s, v15.4s, v20.4s
-	WORD	$0x6e33dc84 // fmul v4.4s, v4.4s, v19.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F14
-	WORD	$0x4e2ed5ef // fadd v15.4s, v15.4s, v14.4s
-	WORD	$0x4e2ed484 // fadd v4.4s, v4.4s, v14.4s
-	FMOVQ	576(R1), F14
-	WORD	$0x4e2ed442 // fadd v2.4s, v2.4s, v14.4s
-	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
-	WORD	$0x4e2fd610 // fadd v16.4s, v16.4s, v15.4s
-	WORD	$0x4e24d5af // fadd v15.4s, v13.4s, v4.4s
-	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
-	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F14, F13)
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e34ddce // fmul v14.4s, v14.4s, v20.4s
-	WORD	$0x6e33ddad // fmul v13.4s, v13.4s, v19.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d5ce // fadd v14.4s, v14.4s, v0.4s
-	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
-	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e32de10 // fmul v16.4s, v16.4s, v18.4s
-	WORD	$0x6e31ddef // fmul v15.4s, v15.4s, v17.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e34d610 // fadd v16.4s, v16.4s, v20.4s
-	WORD	$0x4e33d5ef // fadd v15.4s, v15.4s, v19.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V4.S4, V25.S4
+	VFMLS	V0.S4, V3.S4, V24.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
 	WORD	$0x4f3756d6 // shl v22.4s, v22.4s, #23
-	WORD	$0x4f3756b5 // shl v21.4s, v21.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
-	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddef // fmul v15.4s, v15.4s, v0.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F2)
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e39df35 // fmul v21.4s, v25.4s, v25.4s
+	WORD	$0x6e38df14 // fmul v20.4s, v24.4s, v24.4s
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	512(R1), (F3, F2)
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F19, F18)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V25.S4, V19.S4
+	VFMLA	V2.S4, V24.S4, V18.S4
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	640(R1), (F17, F16)
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F15, F14)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V17.S4, V25.S4, V15.S4
+	VFMLA	V16.S4, V24.S4, V14.S4
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V21.S4, V19.S4
+	VFMLA	V2.S4, V20.S4, V18.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V19.S4, V21.S4, V15.S4
+	VFMLA	V18.S4, V20.S4, V14.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V15.S4, V21.S4, V25.S4
+	VFMLA	V14.S4, V20.S4, V24.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VMOV	V9.B16, V0.B16
+	VFMLA	V25.S4, V23.S4, V23.S4
+	VFMLA	V24.S4, V22.S4, V22.S4
+	VFMLA	V11.S4, V9.S4, V0.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	832(R1), F1
+	WORD	$0x6e21def7 // fmul v23.4s, v23.4s, v1.4s
+	WORD	$0x6e21ded6 // fmul v22.4s, v22.4s, v1.4s
+	FMOVQ	832(R1), F1
+	WORD	$0x6e21dc00 // fmul v0.4s, v0.4s, v1.4s
+	WORD	$0x6e21dd08 // fmul v8.4s, v8.4s, v1.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d6e4 // fadd v4.4s, v23.4s, v1.4s
+	WORD	$0x4e21d6c3 // fadd v3.4s, v22.4s, v1.4s
+	FMOVQ	768(R1), F1
+	WORD	$0x4e21d402 // fadd v2.4s, v0.4s, v1.4s
+	WORD	$0x4e21d501 // fadd v1.4s, v8.4s, v1.4s
+	WORD	$0x6e24fee9 // fdiv v9.4s, v23.4s, v4.4s
+	WORD	$0x6e23fec5 // fdiv v5.4s, v22.4s, v3.4s
+	WORD	$0x6e22fc03 // fdiv v3.4s, v0.4s, v2.4s
+	WORD	$0x6e21fd01 // fdiv v1.4s, v8.4s, v1.4s
+	FLDPQ	768(R1), (F6, F4)
+	FLDPQ	768(R1), (F2, F0)
+	WORD	$0x4ea9d4c8 // fsub v8.4s, v6.4s, v9.4s
+	WORD	$0x4ea5d484 // fsub v4.4s, v4.4s, v5.4s
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
+	WORD	$0x4f210771 // sshr v17.4s, v27.4s, #31
+	VBSL	V8.B16, V9.B16, V17.B16
+	WORD	$0x4f210750 // sshr v16.4s, v26.4s, #31
+	VBSL	V4.B16, V5.B16, V16.B16
+	WORD	$0x4f2105a7 // sshr v7.4s, v13.4s, #31
+	VBSL	V2.B16, V3.B16, V7.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V0.B16, V1.B16, V6.B16
+	WORD	$0x4f21076f // sshr v15.4s, v27.4s, #31
+	VBSL	V9.B16, V8.B16, V15.B16
+	WORD	$0x4f21074e // sshr v14.4s, v26.4s, #31
+	VBSL	V5.B16, V4.B16, V14.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V3.B16, V2.B16, V5.B16
+	WORD	$0x4f210584 // sshr v4.4s, v12.4s, #31
+	VBSL	V1.B16, V0.B16, V4.B16
+	WORD	$0x6e31df6b // fmul v11.4s, v27.4s, v17.4s
+	WORD	$0x6e30df4a // fmul v10.4s, v26.4s, v16.4s
+	WORD	$0x6e27dda3 // fmul v3.4s, v13.4s, v7.4s
+	WORD	$0x6e26dd82 // fmul v2.4s, v12.4s, v6.4s
+	FLDPQ	768(R1), (F9, F8)
 	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210709 // sshr v9.4s, v24.4s, #31
-	VBSL	V5.B16, V16.B16, V9.B16
-	WORD	$0x4f2106e8 // sshr v8.4s, v23.4s, #31
-	VBSL	V2.B16, V15.B16, V8.B16
-	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V5.B16
-	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V2.B16
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d607 // fadd v7.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5e6 // fadd v6.4s, v15.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
-	WORD	$0x6e26fd06 // fdiv v6.4s, v8.4s, v6.4s
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
-	WORD	$0x6e27df09 // fmul v9.4s, v24.4s, v7.4s
-	WORD	$0x6e26dee8 // fmul v8.4s, v23.4s, v6.4s
-	WORD	$0x6e21dd85 // fmul v5.4s, v12.4s, v1.4s
-	WORD	$0x6e20dd62 // fmul v2.4s, v11.4s, v0.4s
-	FLDPQ	768(R1), (F17, F14)
-	FLDPQ	768(R1), (F13, F10)
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d607 // fadd v7.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5e6 // fadd v6.4s, v15.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e27fe27 // fdiv v7.4s, v17.4s, v7.4s
-	WORD	$0x6e26fdc6 // fdiv v6.4s, v14.4s, v6.4s
-	WORD	$0x6e21fda1 // fdiv v1.4s, v13.4s, v1.4s
-	WORD	$0x6e20fd40 // fdiv v0.4s, v10.4s, v0.4s
-	WORD	$0x6e27de0a // fmul v10.4s, v16.4s, v7.4s
-	WORD	$0x6e26dded // fmul v13.4s, v15.4s, v6.4s
-	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc70 // fmul v16.4s, v3.4s, v0.4s
-	WORD	$0x4f210712 // sshr v18.4s, v24.4s, #31
-	VBSL	V7.B16, V10.B16, V18.B16
-	WORD	$0x4f2106f1 // sshr v17.4s, v23.4s, #31
-	VBSL	V6.B16, V13.B16, V17.B16
-	WORD	$0x4f21058f // sshr v15.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V15.B16
-	WORD	$0x4f21056e // sshr v14.4s, v11.4s, #31
-	VBSL	V0.B16, V16.B16, V14.B16
-	WORD	$0x4f210703 // sshr v3.4s, v24.4s, #31
-	VBSL	V10.B16, V7.B16, V3.B16
-	VMOV	V3.B16, V7.B16
-	WORD	$0x4f2106e3 // sshr v3.4s, v23.4s, #31
-	VBSL	V13.B16, V6.B16, V3.B16
-	VMOV	V3.B16, V6.B16
-	WORD	$0x4f210583 // sshr v3.4s, v12.4s, #31
-	VBSL	V4.B16, V1.B16, V3.B16
-	WORD	$0x4f210561 // sshr v1.4s, v11.4s, #31
-	VBSL	V16.B16, V0.B16, V1.B16
-	WORD	$0x6e27df00 // fmul v0.4s, v24.4s, v7.4s
-	WORD	$0x6e26dee4 // fmul v4.4s, v23.4s, v6.4s
-	WORD	$0x6e23dd83 // fmul v3.4s, v12.4s, v3.4s
-	WORD	$0x6e21dd66 // fmul v6.4s, v11.4s, v1.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d400 // fadd v0.4s, v0.4s, v1.4s
-	WORD	$0x4e21d484 // fadd v4.4s, v4.4s, v1.4s
-	FMOVQ	768(R1), F1
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x4e21d4c1 // fadd v1.4s, v6.4s, v1.4s
-	WORD	$0x6e20de40 // fmul v0.4s, v18.4s, v0.4s
-	WORD	$0x6e24de24 // fmul v4.4s, v17.4s, v4.4s
-	WORD	$0x6e23dde3 // fmul v3.4s, v15.4s, v3.4s
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
+	VFMLA	V27.S4, V15.S4, V9.S4
+	VFMLA	V26.S4, V14.S4, V8.S4
+	VFMLA	V13.S4, V5.S4, V1.S4
+	VFMLA	V12.S4, V4.S4, V0.S4
+	WORD	$0x6e29de24 // fmul v4.4s, v17.4s, v9.4s
+	WORD	$0x6e28de05 // fmul v5.4s, v16.4s, v8.4s
+	WORD	$0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
 	ADD	R4<<0, R5, R0
-	FSTPQ	(F9, F8), 0(R0)
-	FSTPQ	(F5, F2), 32(R0)
-	FSTPQ	(F0, F4), 0(R2)
-	FSTPQ	(F3, F1), 32(R2)
+	FSTPQ	(F11, F10), 0(R0)
+	FSTPQ	(F3, F2), 32(R0)
+	FSTPQ	(F4, F5), 0(R2)
+	FSTPQ	(F1, F0), 32(R2)
 	ADD	$64, R4, R4
 	B	loop
 last:
@@ -2761,10 +2565,10 @@ loop:
 	FMOVQ	0(R1), F0
 	VAND	V0.B16, V15.B16, V13.B16
 	VAND	V0.B16, V14.B16, V12.B16
-	FMOVQ	1152(R1), F4
-	FMOVQ	1168(R1), F3
-	FMOVQ	1152(R1), F2
-	FMOVQ	1168(R1), F1
+	FMOVQ	1216(R1), F4
+	FMOVQ	1232(R1), F3
+	FMOVQ	1216(R1), F2
+	FMOVQ	1232(R1), F1
 	WORD	$0x6ea4e7a0 // fcmgt v0.4s, v29.4s, v4.4s
 	VBSL	V29.B16, V4.B16, V0.B16
 	VMOV	V0.B16, V29.B16
@@ -2791,10 +2595,10 @@ loop:
 	VFMLS	V12.S4, V12.S4, V6.S4
 	FLDPQ	256(R1), (F27, F26)
 	FLDPQ	256(R1), (F11, F10)
-	FMOVQ	1216(R1), F0
+	FMOVQ	1280(R1), F0
 	VFMLA	V0.S4, V16.S4, V27.S4
 	VFMLA	V0.S4, V5.S4, V26.S4
-	FMOVQ	1216(R1), F0
+	FMOVQ	1280(R1), F0
 	VFMLA	V0.S4, V3.S4, V11.S4
 	VFMLA	V0.S4, V1.S4, V10.S4
 	FMOVQ	256(R1), F0
@@ -2803,34 +2607,38 @@ loop:
 	FMOVQ	256(R1), F0
 	WORD	$0x4ea0d568 // fsub v8.4s, v11.4s, v0.4s
 	WORD	$0x4ea0d547 // fsub v7.4s, v10.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20de10 // fmul v16.4s, v16.4s, v0.4s
 	WORD	$0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
 	WORD	$0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
 	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	FMOVQ	1280(R1), F0
+	FMOVQ	1344(R1), F0
 	WORD	$0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
 	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
-	FMOVQ	384(R1), F6
+	FMOVQ	320(R1), F6
 	VFMLS	V6.S4, V18.S4, V16.S4
 	VFMLS	V6.S4, V17.S4, V5.S4
-	FMOVQ	384(R1), F6
+	FMOVQ	320(R1), F6
 	VFMLS	V6.S4, V8.S4, V3.S4
 	VFMLS	V6.S4, V7.S4, V1.S4
-	FMOVQ	320(R1), F6
+	FMOVQ	384(R1), F6
 	VFMLA	V6.S4, V18.S4, V9.S4
 	VFMLA	V6.S4, V17.S4, V4.S4
-	FMOVQ	320(R1), F6
+	FMOVQ	384(R1), F6
 	VFMLA	V6.S4, V8.S4, V2.S4
 	VFMLA	V6.S4, V7.S4, V0.S4
 	WORD	$0x4ea9d619 // fsub v25.4s, v16.4s, v9.4s
 	WORD	$0x4ea4d4b8 // fsub v24.4s, v5.4s, v4.4s
 	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
 	WORD	$0x4ea0d428 // fsub v8.4s, v1.4s, v0.4s
+	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
+	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	WORD	$0x6e39df37 // fmul v23.4s, v25.4s, v25.4s
 	WORD	$0x6e38df16 // fmul v22.4s, v24.4s, v24.4s
 	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
@@ -2865,46 +2673,42 @@ loop:
 	VFMLA	V16.S4, V22.S4, V24.S4
 	VFMLA	V1.S4, V7.S4, V9.S4
 	VFMLA	V0.S4, V6.S4, V8.S4
-	WORD	$0x4f37577b // shl v27.4s, v27.4s, #23
-	WORD	$0x4f37575a // shl v26.4s, v26.4s, #23
-	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
 	VFMLA	V25.S4, V27.S4, V27.S4
 	VFMLA	V24.S4, V26.S4, V26.S4
 	VFMLA	V9.S4, V11.S4, V11.S4
 	VFMLA	V8.S4, V10.S4, V10.S4
-	FMOVQ	1344(R1), F5
-	FMOVQ	1360(R1), F2
-	FMOVQ	1344(R1), F1
-	FMOVQ	1360(R1), F0
-	FMOVQ	1408(R1), F7
-	FMOVQ	1424(R1), F6
-	FMOVQ	1408(R1), F4
-	FMOVQ	1424(R1), F3
+	FMOVQ	1408(R1), F5
+	FMOVQ	1424(R1), F2
+	FMOVQ	1408(R1), F1
+	FMOVQ	1424(R1), F0
+	FMOVQ	1472(R1), F7
+	FMOVQ	1488(R1), F6
+	FMOVQ	1472(R1), F4
+	FMOVQ	1488(R1), F3
 	VFMLA	V5.S4, V29.S4, V7.S4
 	VFMLA	V2.S4, V28.S4, V6.S4
 	VFMLA	V1.S4, V13.S4, V4.S4
 	VFMLA	V0.S4, V12.S4, V3.S4
-	FMOVQ	1472(R1), F5
-	FMOVQ	1488(R1), F2
-	FMOVQ	1472(R1), F1
-	FMOVQ	1488(R1), F0
+	FMOVQ	1536(R1), F5
+	FMOVQ	1552(R1), F2
+	FMOVQ	1536(R1), F1
+	FMOVQ	1552(R1), F0
 	VFMLA	V7.S4, V29.S4, V5.S4
 	VFMLA	V6.S4, V28.S4, V2.S4
 	VFMLA	V4.S4, V13.S4, V1.S4
 	VFMLA	V3.S4, V12.S4, V0.S4
-	FMOVQ	1536(R1), F7
-	FMOVQ	1552(R1), F6
-	FMOVQ	1536(R1), F4
-	FMOVQ	1552(R1), F3
+	FMOVQ	1600(R1), F7
+	FMOVQ	1616(R1), F6
+	FMOVQ	1600(R1), F4
+	FMOVQ	1616(R1), F3
 	VFMLA	V5.S4, V29.S4, V7.S4
 	VFMLA	V2.S4, V28.S4, V6.S4
 	VFMLA	V1.S4, V13.S4, V4.S4
 	VFMLA	V0.S4, V12.S4, V3.S4
-	FMOVQ	1600(R1), F5
-	FMOVQ	1616(R1), F2
-	FMOVQ	1600(R1), F1
-	FMOVQ	1616(R1), F0
+	FMOVQ	1664(R1), F5
+	FMOVQ	1680(R1), F2
+	FMOVQ	1664(R1), F1
+	FMOVQ	1680(R1), F0
 	VFMLA	V7.S4, V29.S4, V5.S4
 	VFMLA	V6.S4, V28.S4, V2.S4
 	VFMLA	V4.S4, V13.S4, V1.S4
@@ -2913,38 +2717,38 @@ loop:
 	WORD	$0x6e22df50 // fmul v16.4s, v26.4s, v2.4s
 	WORD	$0x6e21dd65 // fmul v5.4s, v11.4s, v1.4s
 	WORD	$0x6e20dd44 // fmul v4.4s, v10.4s, v0.4s
-	FMOVQ	1664(R1), F9
-	FMOVQ	1680(R1), F8
-	FMOVQ	1664(R1), F3
-	FMOVQ	1680(R1), F2
-	FMOVQ	1728(R1), F7
-	FMOVQ	1744(R1), F6
-	FMOVQ	1728(R1), F1
-	FMOVQ	1744(R1), F0
+	FMOVQ	1728(R1), F9
+	FMOVQ	1744(R1), F8
+	FMOVQ	1728(R1), F3
+	FMOVQ	1744(R1), F2
+	FMOVQ	1792(R1), F7
+	FMOVQ	1808(R1), F6
+	FMOVQ	1792(R1), F1
+	FMOVQ	1808(R1), F0
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1792(R1), F9
-	FMOVQ	1808(R1), F8
-	FMOVQ	1792(R1), F3
-	FMOVQ	1808(R1), F2
+	FMOVQ	1856(R1), F9
+	FMOVQ	1872(R1), F8
+	FMOVQ	1856(R1), F3
+	FMOVQ	1872(R1), F2
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
 	VFMLA	V0.S4, V12.S4, V2.S4
-	FMOVQ	1856(R1), F7
-	FMOVQ	1872(R1), F6
-	FMOVQ	1856(R1), F1
-	FMOVQ	1872(R1), F0
+	FMOVQ	1920(R1), F7
+	FMOVQ	1936(R1), F6
+	FMOVQ	1920(R1), F1
+	FMOVQ	1936(R1), F0
 	VFMLA	V9.S4, V29.S4, V7.S4
 	VFMLA	V8.S4, V28.S4, V6.S4
 	VFMLA	V3.S4, V13.S4, V1.S4
 	VFMLA	V2.S4, V12.S4, V0.S4
-	FMOVQ	1920(R1), F9
-	FMOVQ	1936(R1), F8
-	FMOVQ	1920(R1), F3
-	FMOVQ	1936(R1), F2
+	FMOVQ	1984(R1), F9
+	FMOVQ	2000(R1), F8
+	FMOVQ	1984(R1), F3
+	FMOVQ	2000(R1), F2
 	VFMLA	V7.S4, V29.S4, V9.S4
 	VFMLA	V6.S4, V28.S4, V8.S4
 	VFMLA	V1.S4, V13.S4, V3.S4
@@ -2978,10 +2782,10 @@ loop:
 	WORD	$0x6e27dfc5 // fmul v5.4s, v30.4s, v7.4s
 	WORD	$0x6e24dde2 // fmul v2.4s, v15.4s, v4.4s
 	WORD	$0x6e23ddc1 // fmul v1.4s, v14.4s, v3.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2176(R1), F0
 	WORD	$0x6e20df7b // fmul v27.4s, v27.4s, v0.4s
 	WORD	$0x6e20df5a // fmul v26.4s, v26.4s, v0.4s
-	FMOVQ	2112(R1), F0
+	FMOVQ	2176(R1), F0
 	WORD	$0x6e20dd6b // fmul v11.4s, v11.4s, v0.4s
 	WORD	$0x6e20dd4a // fmul v10.4s, v10.4s, v0.4s
 	VFMLA	V31.S4, V27.S4, V8.S4
@@ -3011,284 +2815,222 @@ loop:
 	CMP	R3, R4
 	BGT	last
 	ADD	R4<<0, R6, R2
-	FLDPQ	0(R2), (F28, F27)
-	FLDPQ	32(R2), (F14, F13)
-	WORD	$0x6e3cdf84 // fmul v4.4s, v28.4s, v28.4s
-	WORD	$0x6e3bdf63 // fmul v3.4s, v27.4s, v27.4s
-	WORD	$0x6e2eddc2 // fmul v2.4s, v14.4s, v14.4s
-	WORD	$0x6e2ddda1 // fmul v1.4s, v13.4s, v13.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc9a // fmul v26.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc79 // fmul v25.4s, v3.4s, v0.4s
-	FMOVQ	1984(R1), F0
-	WORD	$0x6e20dc4c // fmul v12.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc2b // fmul v11.4s, v1.4s, v0.4s
+	FLDPQ	0(R2), (F31, F30)
+	FLDPQ	32(R2), (F15, F14)
+	WORD	$0x6e3fdfe4 // fmul v4.4s, v31.4s, v31.4s
+	WORD	$0x6e3edfc3 // fmul v3.4s, v30.4s, v30.4s
+	WORD	$0x6e2fdde2 // fmul v2.4s, v15.4s, v15.4s
+	WORD	$0x6e2eddc1 // fmul v1.4s, v14.4s, v14.4s
 	FMOVQ	2048(R1), F0
-	WORD	$0x4e20d75a // fadd v26.4s, v26.4s, v0.4s
-	WORD	$0x4e20d739 // fadd v25.4s, v25.4s, v0.4s
+	WORD	$0x6e20dc9d // fmul v29.4s, v4.4s, v0.4s
+	WORD	$0x6e20dc7c // fmul v28.4s, v3.4s, v0.4s
 	FMOVQ	2048(R1), F0
+	WORD	$0x6e20dc4d // fmul v13.4s, v2.4s, v0.4s
+	WORD	$0x6e20dc2c // fmul v12.4s, v1.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d7bd // fadd v29.4s, v29.4s, v0.4s
+	WORD	$0x4e20d79c // fadd v28.4s, v28.4s, v0.4s
+	FMOVQ	2112(R1), F0
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
 	WORD	$0x4e20d58c // fadd v12.4s, v12.4s, v0.4s
-	WORD	$0x4e20d56b // fadd v11.4s, v11.4s, v0.4s
-	WORD	$0x6e3cdf5a // fmul v26.4s, v26.4s, v28.4s
-	WORD	$0x6e3bdf39 // fmul v25.4s, v25.4s, v27.4s
+	WORD	$0x6e3fdfbd // fmul v29.4s, v29.4s, v31.4s
+	WORD	$0x6e3edf9c // fmul v28.4s, v28.4s, v30.4s
+	WORD	$0x6e2fddad // fmul v13.4s, v13.4s, v15.4s
 	WORD	$0x6e2edd8c // fmul v12.4s, v12.4s, v14.4s
-	WORD	$0x6e2ddd6b // fmul v11.4s, v11.4s, v13.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V26.B16, V18.B16
-	VAND	V0.B16, V25.B16, V17.B16
+	VAND	V0.B16, V29.B16, V27.B16
+	VAND	V0.B16, V28.B16, V26.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
 	FLDPQ	64(R1), (F4, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
-	VBSL	V18.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V18.B16
-	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
-	VBSL	V17.B16, V3.B16, V0.B16
-	VMOV	V0.B16, V17.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V18.B16, V18.B16
-	VORR	V0.B16, V17.B16, V17.B16
-	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
-	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
-	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
-	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
-	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
-	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
-	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
-	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
-	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
-	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
-	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
-	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
-	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20de92 // fmul v18.4s, v20.4s, v0.4s
-	WORD	$0x6e20de6f // fmul v15.4s, v19.4s, v0.4s
-	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcc3 // fmul v3.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca1 // fmul v1.4s, v5.4s, v0.4s
-	FLDPQ	512(R1), (F17, F4)
-	FLDPQ	512(R1), (F2, F0)
-	WORD	$0x6e36de31 // fmul v17.4s, v17.4s, v22.4s
-	WORD	$0x6e35dc84 // fmul v4.4s, v4.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc00 // fmul v0.4s, v0.4s, v7.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d631 // fadd v17.4s, v17.4s, v16.4s
-	WORD	$0x4e30d484 // fadd v4.4s, v4.4s, v16.4s
-	FMOVQ	576(R1), F16
-	WORD	$0x4e30d442 // fadd v2.4s, v2.4s, v16.4s
-	WORD	$0x4e30d400 // fadd v0.4s, v0.4s, v16.4s
-	WORD	$0x4e31d652 // fadd v18.4s, v18.4s, v17.4s
-	WORD	$0x4e24d5f1 // fadd v17.4s, v15.4s, v4.4s
-	WORD	$0x4e22d464 // fadd v4.4s, v3.4s, v2.4s
-	WORD	$0x4e20d423 // fadd v3.4s, v1.4s, v0.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	FLDPQ	640(R1), (F16, F15)
-	FLDPQ	640(R1), (F2, F1)
-	WORD	$0x6e36de10 // fmul v16.4s, v16.4s, v22.4s
-	WORD	$0x6e35ddef // fmul v15.4s, v15.4s, v21.4s
-	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
-	WORD	$0x6e27dc21 // fmul v1.4s, v1.4s, v7.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d610 // fadd v16.4s, v16.4s, v0.4s
-	WORD	$0x4e20d5ef // fadd v15.4s, v15.4s, v0.4s
-	FMOVQ	704(R1), F0
-	WORD	$0x4e20d442 // fadd v2.4s, v2.4s, v0.4s
-	WORD	$0x4e20d421 // fadd v1.4s, v1.4s, v0.4s
-	WORD	$0x4e30d652 // fadd v18.4s, v18.4s, v16.4s
-	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
-	WORD	$0x4e22d484 // fadd v4.4s, v4.4s, v2.4s
-	WORD	$0x4e21d463 // fadd v3.4s, v3.4s, v1.4s
-	WORD	$0x6e34de52 // fmul v18.4s, v18.4s, v20.4s
-	WORD	$0x6e33de31 // fmul v17.4s, v17.4s, v19.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	WORD	$0x6e25dc63 // fmul v3.4s, v3.4s, v5.4s
-	WORD	$0x4e36d652 // fadd v18.4s, v18.4s, v22.4s
-	WORD	$0x4e35d631 // fadd v17.4s, v17.4s, v21.4s
-	WORD	$0x4e28d484 // fadd v4.4s, v4.4s, v8.4s
-	WORD	$0x4e27d463 // fadd v3.4s, v3.4s, v7.4s
-	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
-	WORD	$0x4f3756f7 // shl v23.4s, v23.4s, #23
-	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
-	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d652 // fadd v18.4s, v18.4s, v0.4s
-	WORD	$0x4e20d631 // fadd v17.4s, v17.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d484 // fadd v4.4s, v4.4s, v0.4s
-	WORD	$0x4e20d463 // fadd v3.4s, v3.4s, v0.4s
-	WORD	$0x6e38de52 // fmul v18.4s, v18.4s, v24.4s
-	WORD	$0x6e37de31 // fmul v17.4s, v17.4s, v23.4s
-	WORD	$0x6e2adc84 // fmul v4.4s, v4.4s, v10.4s
-	WORD	$0x6e29dc63 // fmul v3.4s, v3.4s, v9.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20de52 // fmul v18.4s, v18.4s, v0.4s
-	WORD	$0x6e20de31 // fmul v17.4s, v17.4s, v0.4s
-	FMOVQ	832(R1), F0
-	WORD	$0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
-	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
-	FLDPQ	768(R1), (F5, F2)
-	FLDPQ	768(R1), (F1, F0)
-	WORD	$0x4f210749 // sshr v9.4s, v26.4s, #31
-	VBSL	V5.B16, V18.B16, V9.B16
-	WORD	$0x4f210728 // sshr v8.4s, v25.4s, #31
-	VBSL	V2.B16, V17.B16, V8.B16
-	WORD	$0x4f210585 // sshr v5.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V5.B16
-	WORD	$0x4f210562 // sshr v2.4s, v11.4s, #31
-	VBSL	V0.B16, V3.B16, V2.B16
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d647 // fadd v7.4s, v18.4s, v0.4s
-	WORD	$0x4e20d626 // fadd v6.4s, v17.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e27fd27 // fdiv v7.4s, v9.4s, v7.4s
-	WORD	$0x6e26fd06 // fdiv v6.4s, v8.4s, v6.4s
-	WORD	$0x6e21fca1 // fdiv v1.4s, v5.4s, v1.4s
-	WORD	$0x6e20fc40 // fdiv v0.4s, v2.4s, v0.4s
-	WORD	$0x6e27df89 // fmul v9.4s, v28.4s, v7.4s
-	WORD	$0x6e26df68 // fmul v8.4s, v27.4s, v6.4s
-	WORD	$0x6e21ddc5 // fmul v5.4s, v14.4s, v1.4s
-	WORD	$0x6e20dda2 // fmul v2.4s, v13.4s, v0.4s
-	FLDPQ	768(R1), (F19, F16)
-	FLDPQ	768(R1), (F15, F10)
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d647 // fadd v7.4s, v18.4s, v0.4s
-	WORD	$0x4e20d626 // fadd v6.4s, v17.4s, v0.4s
-	FMOVQ	768(R1), F0
-	WORD	$0x4e20d481 // fadd v1.4s, v4.4s, v0.4s
-	WORD	$0x4e20d460 // fadd v0.4s, v3.4s, v0.4s
-	WORD	$0x6e27fe67 // fdiv v7.4s, v19.4s, v7.4s
-	WORD	$0x6e26fe06 // fdiv v6.4s, v16.4s, v6.4s
-	WORD	$0x6e21fde1 // fdiv v1.4s, v15.4s, v1.4s
-	WORD	$0x6e20fd40 // fdiv v0.4s, v10.4s, v0.4s
-	WORD	$0x6e27de4a // fmul v10.4s, v18.4s, v7.4s
-	WORD	$0x6e26de2f // fmul v15.4s, v17.4s, v6.4s
-	WORD	$0x6e21dc84 // fmul v4.4s, v4.4s, v1.4s
-	WORD	$0x6e20dc71 // fmul v17.4s, v3.4s, v0.4s
-	WORD	$0x4f210753 // sshr v19.4s, v26.4s, #31
-	VBSL	V7.B16, V10.B16, V19.B16
-	WORD	$0x4f210732 // sshr v18.4s, v25.4s, #31
-	VBSL	V6.B16, V15.B16, V18.B16
-	WORD	$0x4f210590 // sshr v16.4s, v12.4s, #31
-	VBSL	V1.B16, V4.B16, V16.B16
-	WORD	$0x4f210563 // sshr v3.4s, v11.4s, #31
-	VBSL	V0.B16, V17.B16, V3.B16
-	WORD	$0x4f210754 // sshr v20.4s, v26.4s, #31
-	VBSL	V10.B16, V7.B16, V20.B16
-	VMOV	V20.B16, V7.B16
-	WORD	$0x4f21072a // sshr v10.4s, v25.4s, #31
-	VBSL	V15.B16, V6.B16, V10.B16
-	VMOV	V10.B16, V6.B16
-	WORD	$0x4f21058a // sshr v10.4s, v12.4s, #31
-	VBSL	V4.B16, V1.B16, V10.B16
-	VMOV	V10.B16, V1.B16
-	WORD	$0x4f21056f // sshr v15.4s, v11.4s, #31
-	VBSL	V17.B16, V0.B16, V15.B16
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V28.B16, V22.B16
-	VAND	V0.B16, V27.B16, V21.B16
-	FMOVQ	0(R1), F0
-	VAND	V0.B16, V14.B16, V12.B16
-	VAND	V0.B16, V13.B16, V11.B16
-	FMOVQ	2176(R1), F20
-	FMOVQ	2192(R1), F17
-	FMOVQ	2176(R1), F10
-	FMOVQ	2192(R1), F4
-	WORD	$0x6eb4e6c0 // fcmgt v0.4s, v22.4s, v20.4s
-	VBSL	V22.B16, V20.B16, V0.B16
-	VMOV	V0.B16, V22.B16
-	WORD	$0x6eb1e6a0 // fcmgt v0.4s, v21.4s, v17.4s
-	VBSL	V21.B16, V17.B16, V0.B16
-	VMOV	V0.B16, V21.B16
-	WORD	$0x6eaae580 // fcmgt v0.4s, v12.4s, v10.4s
-	VBSL	V12.B16, V10.B16, V0.B16
-	VMOV	V0.B16, V12.B16
-	WORD	$0x6ea4e560 // fcmgt v0.4s, v11.4s, v4.4s
-	VBSL	V11.B16, V4.B16, V0.B16
+	WORD	$0x6ea4e760 // fcmgt v0.4s, v27.4s, v4.4s
+	VBSL	V27.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V27.B16
+	WORD	$0x6ea3e740 // fcmgt v0.4s, v26.4s, v3.4s
+	VBSL	V26.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V26.B16
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V11.B16
-	WORD	$0x6e36dec0 // fmul v0.4s, v22.4s, v22.4s
-	WORD	$0x6e35dea4 // fmul v4.4s, v21.4s, v21.4s
-	WORD	$0x6e2cdd8a // fmul v10.4s, v12.4s, v12.4s
-	WORD	$0x6e2bdd6c // fmul v12.4s, v11.4s, v11.4s
-	FMOVQ	2240(R1), F11
-	WORD	$0x6e2bdc00 // fmul v0.4s, v0.4s, v11.4s
-	WORD	$0x6e2bdc8b // fmul v11.4s, v4.4s, v11.4s
-	FMOVQ	2240(R1), F4
-	WORD	$0x6e24dd4a // fmul v10.4s, v10.4s, v4.4s
-	WORD	$0x6e24dd8c // fmul v12.4s, v12.4s, v4.4s
-	FMOVQ	2048(R1), F4
-	WORD	$0x4e24d400 // fadd v0.4s, v0.4s, v4.4s
-	WORD	$0x4e24d56b // fadd v11.4s, v11.4s, v4.4s
-	FMOVQ	2048(R1), F4
-	WORD	$0x4e24d54a // fadd v10.4s, v10.4s, v4.4s
-	WORD	$0x4e24d58c // fadd v12.4s, v12.4s, v4.4s
-	WORD	$0x6e27de64 // fmul v4.4s, v19.4s, v7.4s
-	WORD	$0x6e26de46 // fmul v6.4s, v18.4s, v6.4s
-	WORD	$0x6e21de01 // fmul v1.4s, v16.4s, v1.4s
-	WORD	$0x6e2fdc67 // fmul v7.4s, v3.4s, v15.4s
-	WORD	$0x6e24df84 // fmul v4.4s, v28.4s, v4.4s
-	WORD	$0x6e26df66 // fmul v6.4s, v27.4s, v6.4s
-	WORD	$0x6e21ddc1 // fmul v1.4s, v14.4s, v1.4s
-	WORD	$0x6e27dda7 // fmul v7.4s, v13.4s, v7.4s
-	WORD	$0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
-	WORD	$0x6e26dd6b // fmul v11.4s, v11.4s, v6.4s
-	WORD	$0x6e21dd4a // fmul v10.4s, v10.4s, v1.4s
-	WORD	$0x6e27dd8c // fmul v12.4s, v12.4s, v7.4s
-	WORD	$0x4e20d660 // fadd v0.4s, v19.4s, v0.4s
-	WORD	$0x4e2bd641 // fadd v1.4s, v18.4s, v11.4s
-	WORD	$0x4e2ad604 // fadd v4.4s, v16.4s, v10.4s
-	WORD	$0x4e2cd463 // fadd v3.4s, v3.4s, v12.4s
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	256(R1), (F25, F24)
+	FLDPQ	256(R1), (F9, F8)
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V27.S4, V25.S4
+	VFMLA	V0.S4, V26.S4, V24.S4
+	FMOVQ	1152(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V27.B16, V27.B16
+	VORR	V0.B16, V26.B16, V26.B16
+	FMOVQ	128(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d724 // fsub v4.4s, v25.4s, v0.4s
+	WORD	$0x4ea0d703 // fsub v3.4s, v24.4s, v0.4s
+	FMOVQ	256(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V4.S4, V27.S4
+	VFMLS	V0.S4, V3.S4, V26.S4
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V4.S4, V27.S4
+	VFMLS	V0.S4, V3.S4, V26.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375739 // shl v25.4s, v25.4s, #23
+	WORD	$0x4f375718 // shl v24.4s, v24.4s, #23
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e3bdf77 // fmul v23.4s, v27.4s, v27.4s
+	WORD	$0x6e3adf56 // fmul v22.4s, v26.4s, v26.4s
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	512(R1), (F3, F2)
+	FLDPQ	512(R1), (F1, F0)
+	FLDPQ	576(R1), (F21, F20)
+	FLDPQ	576(R1), (F5, F4)
+	VFMLA	V3.S4, V27.S4, V21.S4
+	VFMLA	V2.S4, V26.S4, V20.S4
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	640(R1), (F19, F18)
+	FLDPQ	640(R1), (F3, F2)
+	FLDPQ	704(R1), (F17, F16)
+	FLDPQ	704(R1), (F1, F0)
+	VFMLA	V19.S4, V27.S4, V17.S4
+	VFMLA	V18.S4, V26.S4, V16.S4
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V23.S4, V21.S4
+	VFMLA	V2.S4, V22.S4, V20.S4
+	FMOVQ	448(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V21.S4, V23.S4, V17.S4
+	VFMLA	V20.S4, V22.S4, V16.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V17.S4, V23.S4, V27.S4
+	VFMLA	V16.S4, V22.S4, V26.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V27.S4, V25.S4, V25.S4
+	VFMLA	V26.S4, V24.S4, V24.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	832(R1), F0
+	WORD	$0x6e20df39 // fmul v25.4s, v25.4s, v0.4s
+	WORD	$0x6e20df18 // fmul v24.4s, v24.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d723 // fadd v3.4s, v25.4s, v0.4s
+	WORD	$0x4e20d702 // fadd v2.4s, v24.4s, v0.4s
+	FMOVQ	768(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e23ff2b // fdiv v11.4s, v25.4s, v3.4s
+	WORD	$0x6e22ff0a // fdiv v10.4s, v24.4s, v2.4s
+	WORD	$0x6e21fd29 // fdiv v9.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd08 // fdiv v8.4s, v8.4s, v0.4s
+	FLDPQ	768(R1), (F3, F2)
+	FLDPQ	768(R1), (F1, F0)
+	WORD	$0x4eabd464 // fsub v4.4s, v3.4s, v11.4s
+	WORD	$0x4eaad445 // fsub v5.4s, v2.4s, v10.4s
+	WORD	$0x4ea9d426 // fsub v6.4s, v1.4s, v9.4s
+	WORD	$0x4ea8d407 // fsub v7.4s, v0.4s, v8.4s
+	WORD	$0x4f2107a3 // sshr v3.4s, v29.4s, #31
+	VBSL	V4.B16, V11.B16, V3.B16
+	WORD	$0x4f210782 // sshr v2.4s, v28.4s, #31
+	VBSL	V5.B16, V10.B16, V2.B16
+	WORD	$0x4f2105a1 // sshr v1.4s, v13.4s, #31
+	VBSL	V6.B16, V9.B16, V1.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V7.B16, V8.B16, V0.B16
+	WORD	$0x4f2107b0 // sshr v16.4s, v29.4s, #31
+	VBSL	V11.B16, V4.B16, V16.B16
+	VMOV	V16.B16, V4.B16
+	WORD	$0x4f21078b // sshr v11.4s, v28.4s, #31
+	VBSL	V10.B16, V5.B16, V11.B16
+	VMOV	V11.B16, V5.B16
+	WORD	$0x4f2105aa // sshr v10.4s, v13.4s, #31
+	VBSL	V9.B16, V6.B16, V10.B16
+	VMOV	V10.B16, V6.B16
+	WORD	$0x4f210590 // sshr v16.4s, v12.4s, #31
+	VBSL	V8.B16, V7.B16, V16.B16
+	WORD	$0x6e23dff6 // fmul v22.4s, v31.4s, v3.4s
+	WORD	$0x6e22dfd5 // fmul v21.4s, v30.4s, v2.4s
+	WORD	$0x6e21dded // fmul v13.4s, v15.4s, v1.4s
+	WORD	$0x6e20ddcc // fmul v12.4s, v14.4s, v0.4s
+	FMOVQ	0(R1), F7
+	VAND	V7.B16, V31.B16, V20.B16
+	VAND	V7.B16, V30.B16, V19.B16
+	FMOVQ	0(R1), F7
+	VAND	V7.B16, V15.B16, V11.B16
+	VAND	V7.B16, V14.B16, V10.B16
+	FMOVQ	2240(R1), F18
+	FMOVQ	2256(R1), F17
+	FMOVQ	2240(R1), F9
+	FMOVQ	2256(R1), F8
+	WORD	$0x6eb2e687 // fcmgt v7.4s, v20.4s, v18.4s
+	VBSL	V20.B16, V18.B16, V7.B16
+	VMOV	V7.B16, V20.B16
+	WORD	$0x6eb1e667 // fcmgt v7.4s, v19.4s, v17.4s
+	VBSL	V19.B16, V17.B16, V7.B16
+	VMOV	V7.B16, V19.B16
+	WORD	$0x6ea9e567 // fcmgt v7.4s, v11.4s, v9.4s
+	VBSL	V11.B16, V9.B16, V7.B16
+	VMOV	V7.B16, V11.B16
+	WORD	$0x6ea8e547 // fcmgt v7.4s, v10.4s, v8.4s
+	VBSL	V10.B16, V8.B16, V7.B16
+	VMOV	V7.B16, V10.B16
+	WORD	$0x6e34de91 // fmul v17.4s, v20.4s, v20.4s
+	WORD	$0x6e33de69 // fmul v9.4s, v19.4s, v19.4s
+	WORD	$0x6e2bdd68 // fmul v8.4s, v11.4s, v11.4s
+	WORD	$0x6e2add47 // fmul v7.4s, v10.4s, v10.4s
+	FMOVQ	2304(R1), F11
+	WORD	$0x6e2bde2a // fmul v10.4s, v17.4s, v11.4s
+	WORD	$0x6e2bdd29 // fmul v9.4s, v9.4s, v11.4s
+	FMOVQ	2304(R1), F11
+	WORD	$0x6e2bdd08 // fmul v8.4s, v8.4s, v11.4s
+	WORD	$0x6e2bdce7 // fmul v7.4s, v7.4s, v11.4s
+	FMOVQ	2112(R1), F11
+	WORD	$0x4e2bd54a // fadd v10.4s, v10.4s, v11.4s
+	WORD	$0x4e2bd529 // fadd v9.4s, v9.4s, v11.4s
+	FMOVQ	2112(R1), F11
+	WORD	$0x4e2bd508 // fadd v8.4s, v8.4s, v11.4s
+	WORD	$0x4e2bd4e7 // fadd v7.4s, v7.4s, v11.4s
+	WORD	$0x6e24dc64 // fmul v4.4s, v3.4s, v4.4s
+	WORD	$0x6e25dc45 // fmul v5.4s, v2.4s, v5.4s
+	WORD	$0x6e26dc26 // fmul v6.4s, v1.4s, v6.4s
+	WORD	$0x6e30dc0b // fmul v11.4s, v0.4s, v16.4s
+	WORD	$0x6e24dfe4 // fmul v4.4s, v31.4s, v4.4s
+	WORD	$0x6e25dfc5 // fmul v5.4s, v30.4s, v5.4s
+	WORD	$0x6e26dde6 // fmul v6.4s, v15.4s, v6.4s
+	WORD	$0x6e2bddcb // fmul v11.4s, v14.4s, v11.4s
+	VFMLA	V4.S4, V10.S4, V3.S4
+	VFMLA	V5.S4, V9.S4, V2.S4
+	VFMLA	V6.S4, V8.S4, V1.S4
+	VFMLA	V11.S4, V7.S4, V0.S4
 	ADD	R4<<0, R5, R0
-	FSTPQ	(F9, F8), 0(R0)
-	FSTPQ	(F5, F2), 32(R0)
-	FSTPQ	(F0, F1), 0(R2)
-	FSTPQ	(F4, F3), 32(R2)
+	FSTPQ	(F22, F21), 0(R0)
+	FSTPQ	(F13, F12), 32(R0)
+	FSTPQ	(F3, F2), 0(R2)
+	FSTPQ	(F1, F0), 32(R2)
 	ADD	$64, R4, R4
 	B	loop
 last:
@@ -3318,37 +3060,37 @@ loop:
 	WORD	$0x6e3eddcc // fmul v12.4s, v14.4s, v30.4s
 	WORD	$0x6e3eddab // fmul v11.4s, v13.4s, v30.4s
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V26.B16, V18.B16
-	VAND	V0.B16, V25.B16, V17.B16
+	VAND	V0.B16, V26.B16, V17.B16
+	VAND	V0.B16, V25.B16, V16.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V12.B16, V7.B16
-	VAND	V0.B16, V11.B16, V6.B16
-	FLDPQ	64(R1), (F4, F3)
+	VAND	V0.B16, V12.B16, V5.B16
+	VAND	V0.B16, V11.B16, V4.B16
+	FLDPQ	64(R1), (F6, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
-	VBSL	V18.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V18.B16
-	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
-	VBSL	V17.B16, V3.B16, V0.B16
+	WORD	$0x6ea6e620 // fcmgt v0.4s, v17.4s, v6.4s
+	VBSL	V17.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V17.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea3e600 // fcmgt v0.4s, v16.4s, v3.4s
+	VBSL	V16.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6ea2e4a0 // fcmgt v0.4s, v5.4s, v2.4s
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea1e480 // fcmgt v0.4s, v4.4s, v1.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V18.B16, V18.B16
 	VORR	V0.B16, V17.B16, V17.B16
+	VORR	V0.B16, V16.B16, V16.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
+	VORR	V0.B16, V5.B16, V5.B16
+	VORR	V0.B16, V4.B16, V4.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
-	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
+	WORD	$0x6e20de38 // fmul v24.4s, v17.4s, v0.4s
+	WORD	$0x6e20de17 // fmul v23.4s, v16.4s, v0.4s
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
@@ -3359,28 +3101,28 @@ loop:
 	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
 	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dde7 // fmul v7.4s, v15.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
-	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
-	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d627 // fsub v7.4s, v17.4s, v7.4s
+	WORD	$0x4ea6d606 // fsub v6.4s, v16.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F4
+	WORD	$0x6e24dde5 // fmul v5.4s, v15.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	384(R1), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f6 // fsub v22.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d5 // fsub v21.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
 	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -3469,20 +3211,10 @@ loop:
 	WORD	$0x6e21dc2f // fmul v15.4s, v1.4s, v1.4s
 	WORD	$0x6e22dc47 // fmul v7.4s, v2.4s, v2.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
-	FMOVQ	2304(R1), F10
-	FMOVQ	2320(R1), F9
-	FMOVQ	2304(R1), F5
-	FMOVQ	2320(R1), F4
-	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
-	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
-	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
-	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
-	FMOVQ	2368(R1), F3
-	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
-	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
-	FMOVQ	2368(R1), F3
-	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
-	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	FMOVQ	2368(R1), F10
+	FMOVQ	2384(R1), F9
+	FMOVQ	2368(R1), F5
+	FMOVQ	2384(R1), F4
 	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
 	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
 	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
@@ -3501,6 +3233,16 @@ loop:
 	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
 	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
 	FMOVQ	2496(R1), F3
+	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
+	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
+	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
+	WORD	$0x6e2fdd29 // fmul v9.4s, v9.4s, v15.4s
+	WORD	$0x6e27dca5 // fmul v5.4s, v5.4s, v7.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	FMOVQ	2560(R1), F3
+	WORD	$0x4e23d54a // fadd v10.4s, v10.4s, v3.4s
+	WORD	$0x4e23d529 // fadd v9.4s, v9.4s, v3.4s
+	FMOVQ	2560(R1), F3
 	WORD	$0x4e23d4a5 // fadd v5.4s, v5.4s, v3.4s
 	WORD	$0x4e23d484 // fadd v4.4s, v4.4s, v3.4s
 	WORD	$0x6e30dd4a // fmul v10.4s, v10.4s, v16.4s
@@ -3579,37 +3321,37 @@ loop:
 	FLDPQ	0(R0), (F26, F25)
 	FLDPQ	32(R0), (F12, F11)
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V28.B16, V18.B16
-	VAND	V0.B16, V27.B16, V17.B16
+	VAND	V0.B16, V28.B16, V17.B16
+	VAND	V0.B16, V27.B16, V16.B16
 	FMOVQ	0(R1), F0
-	VAND	V0.B16, V14.B16, V7.B16
-	VAND	V0.B16, V13.B16, V6.B16
-	FLDPQ	64(R1), (F4, F3)
+	VAND	V0.B16, V14.B16, V5.B16
+	VAND	V0.B16, V13.B16, V4.B16
+	FLDPQ	64(R1), (F6, F3)
 	FLDPQ	64(R1), (F2, F1)
-	WORD	$0x6ea4e640 // fcmgt v0.4s, v18.4s, v4.4s
-	VBSL	V18.B16, V4.B16, V0.B16
-	VMOV	V0.B16, V18.B16
-	WORD	$0x6ea3e620 // fcmgt v0.4s, v17.4s, v3.4s
-	VBSL	V17.B16, V3.B16, V0.B16
+	WORD	$0x6ea6e620 // fcmgt v0.4s, v17.4s, v6.4s
+	VBSL	V17.B16, V6.B16, V0.B16
 	VMOV	V0.B16, V17.B16
-	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
-	VBSL	V7.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V7.B16
-	WORD	$0x6ea1e4c0 // fcmgt v0.4s, v6.4s, v1.4s
-	VBSL	V6.B16, V1.B16, V0.B16
-	VMOV	V0.B16, V6.B16
+	WORD	$0x6ea3e600 // fcmgt v0.4s, v16.4s, v3.4s
+	VBSL	V16.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V16.B16
+	WORD	$0x6ea2e4a0 // fcmgt v0.4s, v5.4s, v2.4s
+	VBSL	V5.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea1e480 // fcmgt v0.4s, v4.4s, v1.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V18.B16, V18.B16
 	VORR	V0.B16, V17.B16, V17.B16
+	VORR	V0.B16, V16.B16, V16.B16
 	FMOVQ	128(R1), F0
-	VORR	V0.B16, V7.B16, V7.B16
-	VORR	V0.B16, V6.B16, V6.B16
+	VORR	V0.B16, V5.B16, V5.B16
+	VORR	V0.B16, V4.B16, V4.B16
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20de58 // fmul v24.4s, v18.4s, v0.4s
-	WORD	$0x6e20de37 // fmul v23.4s, v17.4s, v0.4s
+	WORD	$0x6e20de38 // fmul v24.4s, v17.4s, v0.4s
+	WORD	$0x6e20de17 // fmul v23.4s, v16.4s, v0.4s
 	FMOVQ	192(R1), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	256(R1), F0
 	WORD	$0x4e20d718 // fadd v24.4s, v24.4s, v0.4s
 	WORD	$0x4e20d6f7 // fadd v23.4s, v23.4s, v0.4s
@@ -3620,28 +3362,28 @@ loop:
 	WORD	$0x4ea0d70f // fsub v15.4s, v24.4s, v0.4s
 	WORD	$0x4ea0d6e8 // fsub v8.4s, v23.4s, v0.4s
 	FMOVQ	256(R1), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20ddf0 // fmul v16.4s, v15.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dde7 // fmul v7.4s, v15.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	320(R1), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23ddef // fmul v15.4s, v15.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	384(R1), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eafd645 // fsub v5.4s, v18.4s, v15.4s
-	WORD	$0x4ea8d628 // fsub v8.4s, v17.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eb0d4b6 // fsub v22.4s, v5.4s, v16.4s
-	WORD	$0x4ea2d515 // fsub v21.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d627 // fsub v7.4s, v17.4s, v7.4s
+	WORD	$0x4ea6d606 // fsub v6.4s, v16.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	384(R1), F4
+	WORD	$0x6e24dde5 // fmul v5.4s, v15.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	384(R1), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f6 // fsub v22.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d5 // fsub v21.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e36ded4 // fmul v20.4s, v22.4s, v22.4s
 	WORD	$0x6e35deb3 // fmul v19.4s, v21.4s, v21.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -3837,8 +3579,8 @@ last:
 // func relu6NEON(x *float32, y *float32, n int)
 TEXT ·relu6NEON(SB), NOSPLIT, $0-24
 	MOVD	$functionConstantsNEON<>(SB), R0
-	FMOVQ	2560(R0), F6
-	FMOVQ	2576(R0), F5
+	FMOVQ	2624(R0), F6
+	FMOVQ	2640(R0), F5
 	VMOVI	$0, V7.B16
 	MOVD	x+0(FP), R4
 	MOVD	y+8(FP), R3
@@ -3883,8 +3625,8 @@ last:
 // func relu6GradNEON(saved *float32, dy *float32, dx *float32, n int)
 TEXT ·relu6GradNEON(SB), NOSPLIT, $0-32
 	MOVD	$functionConstantsNEON<>(SB), R0
-	FMOVQ	2560(R0), F13
-	FMOVQ	2576(R0), F12
+	FMOVQ	2624(R0), F13
+	FMOVQ	2640(R0), F12
 	VMOVI	$0, V14.B16
 	MOVD	saved+0(FP), R5
 	MOVD	dy+8(FP), R4

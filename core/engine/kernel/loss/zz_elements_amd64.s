@@ -146,38 +146,38 @@ DATA lossConstantsAVX2<>+560(SB)/4, $0x4b4000bf
 DATA lossConstantsAVX2<>+564(SB)/4, $0x4b4000bf
 DATA lossConstantsAVX2<>+568(SB)/4, $0x4b4000bf
 DATA lossConstantsAVX2<>+572(SB)/4, $0x4b4000bf
-DATA lossConstantsAVX2<>+576(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+580(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+584(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+588(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+592(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+596(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+600(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+604(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+608(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+612(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+616(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+620(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+624(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+628(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+632(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+636(SB)/4, $0xb95e8083
-DATA lossConstantsAVX2<>+640(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+644(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+648(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+652(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+656(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+660(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+664(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+668(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+672(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+676(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+680(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+684(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+688(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+692(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+696(SB)/4, $0x3f318000
-DATA lossConstantsAVX2<>+700(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+576(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+580(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+584(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+588(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+592(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+596(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+600(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+604(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+608(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+612(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+616(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+620(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+624(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+628(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+632(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+636(SB)/4, $0x3f318000
+DATA lossConstantsAVX2<>+640(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+644(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+648(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+652(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+656(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+660(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+664(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+668(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+672(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+676(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+680(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+684(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+688(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+692(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+696(SB)/4, $0xb95e8083
+DATA lossConstantsAVX2<>+700(SB)/4, $0xb95e8083
 DATA lossConstantsAVX2<>+704(SB)/4, $0x3aafeffd
 DATA lossConstantsAVX2<>+708(SB)/4, $0x3aafeffd
 DATA lossConstantsAVX2<>+712(SB)/4, $0x3aafeffd
@@ -555,9 +555,9 @@ loop:
 	VADDPS       lossConstantsAVX2<>+512(SB), Y6, Y6
 	VSUBPS       lossConstantsAVX2<>+512(SB), Y6, Y7
 	VMULPS       lossConstantsAVX2<>+576(SB), Y7, Y8
+	VSUBPS       Y8, Y5, Y5
 	VMULPS       lossConstantsAVX2<>+640(SB), Y7, Y7
 	VSUBPS       Y7, Y5, Y5
-	VSUBPS       Y8, Y5, Y5
 	VMULPS       Y5, Y5, Y7
 	VMULPS       lossConstantsAVX2<>+704(SB), Y7, Y8
 	VMOVUPS      lossConstantsAVX2<>+768(SB), Y9
@@ -627,9 +627,9 @@ loop:
 	VADDPS       lossConstantsAVX2<>+512(SB), Y6, Y6
 	VSUBPS       lossConstantsAVX2<>+512(SB), Y6, Y7
 	VMULPS       lossConstantsAVX2<>+576(SB), Y7, Y8
+	VSUBPS       Y8, Y5, Y5
 	VMULPS       lossConstantsAVX2<>+640(SB), Y7, Y7
 	VSUBPS       Y7, Y5, Y5
-	VSUBPS       Y8, Y5, Y5
 	VMULPS       Y5, Y5, Y7
 	VMULPS       lossConstantsAVX2<>+704(SB), Y7, Y8
 	VMOVUPS      lossConstantsAVX2<>+768(SB), Y9
@@ -842,38 +842,38 @@ DATA lossConstantsAVX512<>+560(SB)/4, $0x4b4000bf
 DATA lossConstantsAVX512<>+564(SB)/4, $0x4b4000bf
 DATA lossConstantsAVX512<>+568(SB)/4, $0x4b4000bf
 DATA lossConstantsAVX512<>+572(SB)/4, $0x4b4000bf
-DATA lossConstantsAVX512<>+576(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+580(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+584(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+588(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+592(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+596(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+600(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+604(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+608(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+612(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+616(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+620(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+624(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+628(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+632(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+636(SB)/4, $0xb95e8083
-DATA lossConstantsAVX512<>+640(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+644(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+648(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+652(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+656(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+660(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+664(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+668(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+672(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+676(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+680(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+684(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+688(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+692(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+696(SB)/4, $0x3f318000
-DATA lossConstantsAVX512<>+700(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+576(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+580(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+584(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+588(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+592(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+596(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+600(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+604(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+608(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+612(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+616(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+620(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+624(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+628(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+632(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+636(SB)/4, $0x3f318000
+DATA lossConstantsAVX512<>+640(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+644(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+648(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+652(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+656(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+660(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+664(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+668(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+672(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+676(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+680(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+684(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+688(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+692(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+696(SB)/4, $0xb95e8083
+DATA lossConstantsAVX512<>+700(SB)/4, $0xb95e8083
 DATA lossConstantsAVX512<>+704(SB)/4, $0x3aafeffd
 DATA lossConstantsAVX512<>+708(SB)/4, $0x3aafeffd
 DATA lossConstantsAVX512<>+712(SB)/4, $0x3aafeffd
@@ -1192,9 +1192,9 @@ loop:
 	VADDPS.BCST   lossConstantsAVX512<>+512(SB), Z8, Z8
 	VSUBPS.BCST   lossConstantsAVX512<>+512(SB), Z8, Z9
 	VMULPS.BCST   lossConstantsAVX512<>+576(SB), Z9, Z10
+	VSUBPS        Z10, Z7, Z7
 	VMULPS.BCST   lossConstantsAVX512<>+640(SB), Z9, Z9
 	VSUBPS        Z9, Z7, Z7
-	VSUBPS        Z10, Z7, Z7
 	VMULPS        Z7, Z7, Z9
 	VMULPS.BCST   lossConstantsAVX512<>+704(SB), Z9, Z10
 	VBROADCASTSS  lossConstantsAVX512<>+768(SB), Z11

@@ -146,38 +146,38 @@ DATA lossConstantsNEON<>+560(SB)/4, $0x4b4000bf
 DATA lossConstantsNEON<>+564(SB)/4, $0x4b4000bf
 DATA lossConstantsNEON<>+568(SB)/4, $0x4b4000bf
 DATA lossConstantsNEON<>+572(SB)/4, $0x4b4000bf
-DATA lossConstantsNEON<>+576(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+580(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+584(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+588(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+592(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+596(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+600(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+604(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+608(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+612(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+616(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+620(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+624(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+628(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+632(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+636(SB)/4, $0xb95e8083
-DATA lossConstantsNEON<>+640(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+644(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+648(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+652(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+656(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+660(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+664(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+668(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+672(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+676(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+680(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+684(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+688(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+692(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+696(SB)/4, $0x3f318000
-DATA lossConstantsNEON<>+700(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+576(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+580(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+584(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+588(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+592(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+596(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+600(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+604(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+608(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+612(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+616(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+620(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+624(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+628(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+632(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+636(SB)/4, $0x3f318000
+DATA lossConstantsNEON<>+640(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+644(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+648(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+652(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+656(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+660(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+664(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+668(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+672(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+676(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+680(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+684(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+688(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+692(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+696(SB)/4, $0xb95e8083
+DATA lossConstantsNEON<>+700(SB)/4, $0xb95e8083
 DATA lossConstantsNEON<>+704(SB)/4, $0x3aafeffd
 DATA lossConstantsNEON<>+708(SB)/4, $0x3aafeffd
 DATA lossConstantsNEON<>+712(SB)/4, $0x3aafeffd
@@ -640,37 +640,37 @@ loop:
 	ADD	R4<<0, R8, R2
 	FLDPQ	0(R2), (F12, F11)
 	FMOVQ	192(R1), F0
-	VAND	V0.B16, V14.B16, V6.B16
-	VAND	V0.B16, V13.B16, V5.B16
+	VAND	V0.B16, V14.B16, V5.B16
+	VAND	V0.B16, V13.B16, V4.B16
 	FLDPQ	384(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
+	WORD	$0x6ea2e4a0 // fcmgt v0.4s, v5.4s, v2.4s
+	VBSL	V5.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea1e480 // fcmgt v0.4s, v4.4s, v1.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
 	FMOVQ	256(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
 	VORR	V0.B16, V5.B16, V5.B16
+	VORR	V0.B16, V4.B16, V4.B16
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	512(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	512(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	576(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	640(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
 	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	640(R1), F4
+	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	704(R1), F0
@@ -798,37 +798,37 @@ loop:
 	FLDPQ	32(R3), (F14, F13)
 	FLDPQ	32(R2), (F12, F11)
 	FMOVQ	192(R1), F0
-	VAND	V0.B16, V14.B16, V6.B16
-	VAND	V0.B16, V13.B16, V5.B16
+	VAND	V0.B16, V14.B16, V5.B16
+	VAND	V0.B16, V13.B16, V4.B16
 	FLDPQ	384(R1), (F2, F1)
-	WORD	$0x6ea2e4c0 // fcmgt v0.4s, v6.4s, v2.4s
-	VBSL	V6.B16, V2.B16, V0.B16
-	VMOV	V0.B16, V6.B16
-	WORD	$0x6ea1e4a0 // fcmgt v0.4s, v5.4s, v1.4s
-	VBSL	V5.B16, V1.B16, V0.B16
+	WORD	$0x6ea2e4a0 // fcmgt v0.4s, v5.4s, v2.4s
+	VBSL	V5.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V5.B16
+	WORD	$0x6ea1e480 // fcmgt v0.4s, v4.4s, v1.4s
+	VBSL	V4.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V4.B16
 	FMOVQ	256(R1), F0
-	VORR	V0.B16, V6.B16, V6.B16
 	VORR	V0.B16, V5.B16, V5.B16
+	VORR	V0.B16, V4.B16, V4.B16
 	FMOVQ	448(R1), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	512(R1), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	512(R1), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	576(R1), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	640(R1), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
 	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	640(R1), F4
+	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	704(R1), F0

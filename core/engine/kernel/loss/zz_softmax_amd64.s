@@ -66,38 +66,38 @@ DATA softmaxConstantsAVX2<>+240(SB)/4, $0x4b4000bf
 DATA softmaxConstantsAVX2<>+244(SB)/4, $0x4b4000bf
 DATA softmaxConstantsAVX2<>+248(SB)/4, $0x4b4000bf
 DATA softmaxConstantsAVX2<>+252(SB)/4, $0x4b4000bf
-DATA softmaxConstantsAVX2<>+256(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+260(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+264(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+268(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+272(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+276(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+280(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+284(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+288(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+292(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+296(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+300(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+304(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+308(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+312(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+316(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX2<>+320(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+324(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+328(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+332(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+336(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+340(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+344(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+348(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+352(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+356(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+360(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+364(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+368(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+372(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+376(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX2<>+380(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+256(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+260(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+264(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+268(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+272(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+276(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+280(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+284(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+288(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+292(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+296(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+300(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+304(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+308(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+312(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+316(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX2<>+320(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+324(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+328(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+332(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+336(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+340(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+344(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+348(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+352(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+356(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+360(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+364(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+368(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+372(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+376(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX2<>+380(SB)/4, $0xb95e8083
 DATA softmaxConstantsAVX2<>+384(SB)/4, $0x3aafeffd
 DATA softmaxConstantsAVX2<>+388(SB)/4, $0x3aafeffd
 DATA softmaxConstantsAVX2<>+392(SB)/4, $0x3aafeffd
@@ -364,12 +364,12 @@ expGroup:
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
-	VSUBPS       Y7, Y4, Y4
-	VSUBPS       Y11, Y9, Y7
 	VSUBPS       Y8, Y4, Y4
-	VSUBPS       Y12, Y7, Y11
+	VSUBPS       Y12, Y9, Y8
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y9
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y9, Y8, Y11
 	VMULPS       Y4, Y4, Y7
 	VMULPS       Y11, Y11, Y12
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
@@ -436,12 +436,12 @@ expGroup:
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
-	VSUBPS       Y7, Y4, Y4
-	VSUBPS       Y11, Y9, Y7
 	VSUBPS       Y8, Y4, Y4
-	VSUBPS       Y12, Y7, Y11
+	VSUBPS       Y12, Y9, Y8
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y9
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y9, Y8, Y11
 	VMULPS       Y4, Y4, Y7
 	VMULPS       Y11, Y11, Y12
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
@@ -510,9 +510,9 @@ exp:
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y5, Y5
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y5, Y6
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
+	VSUBPS       Y7, Y4, Y4
 	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
 	VSUBPS       Y6, Y4, Y4
-	VSUBPS       Y7, Y4, Y4
 	VMULPS       Y4, Y4, Y6
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y6, Y7
 	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
@@ -559,9 +559,9 @@ expTail:
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y5, Y5
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y5, Y6
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
+	VSUBPS       Y7, Y0, Y0
 	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
 	VSUBPS       Y6, Y0, Y0
-	VSUBPS       Y7, Y0, Y0
 	VMULPS       Y0, Y0, Y6
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y6, Y7
 	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
@@ -692,12 +692,12 @@ expGroup:
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
-	VSUBPS       Y7, Y4, Y4
-	VSUBPS       Y11, Y9, Y7
 	VSUBPS       Y8, Y4, Y4
-	VSUBPS       Y12, Y7, Y11
+	VSUBPS       Y12, Y9, Y8
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y9
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y9, Y8, Y11
 	VMULPS       Y4, Y4, Y7
 	VMULPS       Y11, Y11, Y12
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
@@ -762,12 +762,12 @@ expGroup:
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y10, Y11
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y7, Y8
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y11, Y12
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
-	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y11
-	VSUBPS       Y7, Y4, Y4
-	VSUBPS       Y11, Y9, Y7
 	VSUBPS       Y8, Y4, Y4
-	VSUBPS       Y12, Y7, Y11
+	VSUBPS       Y12, Y9, Y8
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y7, Y7
+	VMULPS       softmaxConstantsAVX2<>+320(SB), Y11, Y9
+	VSUBPS       Y7, Y4, Y4
+	VSUBPS       Y9, Y8, Y11
 	VMULPS       Y4, Y4, Y7
 	VMULPS       Y11, Y11, Y12
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y7, Y8
@@ -833,9 +833,9 @@ exp:
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y5, Y5
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y5, Y6
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y6, Y7
+	VSUBPS       Y7, Y4, Y4
 	VMULPS       softmaxConstantsAVX2<>+320(SB), Y6, Y6
 	VSUBPS       Y6, Y4, Y4
-	VSUBPS       Y7, Y4, Y4
 	VMULPS       Y4, Y4, Y6
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y6, Y7
 	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y8
@@ -880,9 +880,9 @@ expTail:
 	VADDPS       softmaxConstantsAVX2<>+192(SB), Y4, Y4
 	VSUBPS       softmaxConstantsAVX2<>+192(SB), Y4, Y5
 	VMULPS       softmaxConstantsAVX2<>+256(SB), Y5, Y6
+	VSUBPS       Y6, Y0, Y0
 	VMULPS       softmaxConstantsAVX2<>+320(SB), Y5, Y5
 	VSUBPS       Y5, Y0, Y0
-	VSUBPS       Y6, Y0, Y0
 	VMULPS       Y0, Y0, Y5
 	VMULPS       softmaxConstantsAVX2<>+384(SB), Y5, Y6
 	VMOVUPS      softmaxConstantsAVX2<>+448(SB), Y7
@@ -1056,38 +1056,38 @@ DATA softmaxConstantsAVX512<>+240(SB)/4, $0x4b4000bf
 DATA softmaxConstantsAVX512<>+244(SB)/4, $0x4b4000bf
 DATA softmaxConstantsAVX512<>+248(SB)/4, $0x4b4000bf
 DATA softmaxConstantsAVX512<>+252(SB)/4, $0x4b4000bf
-DATA softmaxConstantsAVX512<>+256(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+260(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+264(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+268(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+272(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+276(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+280(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+284(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+288(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+292(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+296(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+300(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+304(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+308(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+312(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+316(SB)/4, $0xb95e8083
-DATA softmaxConstantsAVX512<>+320(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+324(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+328(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+332(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+336(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+340(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+344(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+348(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+352(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+356(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+360(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+364(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+368(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+372(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+376(SB)/4, $0x3f318000
-DATA softmaxConstantsAVX512<>+380(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+256(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+260(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+264(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+268(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+272(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+276(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+280(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+284(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+288(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+292(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+296(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+300(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+304(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+308(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+312(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+316(SB)/4, $0x3f318000
+DATA softmaxConstantsAVX512<>+320(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+324(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+328(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+332(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+336(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+340(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+344(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+348(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+352(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+356(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+360(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+364(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+368(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+372(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+376(SB)/4, $0xb95e8083
+DATA softmaxConstantsAVX512<>+380(SB)/4, $0xb95e8083
 DATA softmaxConstantsAVX512<>+384(SB)/4, $0x3aafeffd
 DATA softmaxConstantsAVX512<>+388(SB)/4, $0x3aafeffd
 DATA softmaxConstantsAVX512<>+392(SB)/4, $0x3aafeffd
@@ -1373,18 +1373,18 @@ expGroup:
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z13, Z14
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z16, Z17
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z20, Z21
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z10, Z10
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z13, Z13
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z16, Z16
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z20, Z20
-	VSUBPS        Z10, Z2, Z2
-	VSUBPS        Z13, Z4, Z4
-	VSUBPS        Z16, Z7, Z7
-	VSUBPS        Z20, Z18, Z10
 	VSUBPS        Z11, Z2, Z2
 	VSUBPS        Z14, Z4, Z4
 	VSUBPS        Z17, Z7, Z7
-	VSUBPS        Z21, Z10, Z22
+	VSUBPS        Z21, Z18, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z10, Z10
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z13, Z13
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z16, Z14
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z20, Z16
+	VSUBPS        Z10, Z2, Z2
+	VSUBPS        Z13, Z4, Z4
+	VSUBPS        Z14, Z7, Z7
+	VSUBPS        Z16, Z11, Z22
 	VMULPS        Z2, Z2, Z10
 	VMULPS        Z4, Z4, Z14
 	VMULPS        Z7, Z7, Z18
@@ -1503,9 +1503,9 @@ exp:
 	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z3
 	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z4
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z4, Z5
+	VSUBPS        Z5, Z2, Z2
 	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z4, Z4
 	VSUBPS        Z4, Z2, Z2
-	VSUBPS        Z5, Z2, Z2
 	VMULPS        Z2, Z2, Z4
 	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z4, Z5
 	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z7
@@ -1552,9 +1552,9 @@ expTail:
 	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z2
 	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z3
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z3, Z4
+	VSUBPS        Z4, Z0, Z0
 	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z3, Z3
 	VSUBPS        Z3, Z0, Z0
-	VSUBPS        Z4, Z0, Z0
 	VMULPS        Z0, Z0, Z3
 	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z3, Z4
 	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z5
@@ -1703,18 +1703,18 @@ expGroup:
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z13, Z14
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z16, Z17
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z20, Z21
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z10, Z10
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z13, Z13
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z16, Z16
-	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z20, Z20
-	VSUBPS        Z10, Z2, Z2
-	VSUBPS        Z13, Z4, Z4
-	VSUBPS        Z16, Z7, Z7
-	VSUBPS        Z20, Z18, Z10
 	VSUBPS        Z11, Z2, Z2
 	VSUBPS        Z14, Z4, Z4
 	VSUBPS        Z17, Z7, Z7
-	VSUBPS        Z21, Z10, Z22
+	VSUBPS        Z21, Z18, Z11
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z10, Z10
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z13, Z13
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z16, Z14
+	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z20, Z16
+	VSUBPS        Z10, Z2, Z2
+	VSUBPS        Z13, Z4, Z4
+	VSUBPS        Z14, Z7, Z7
+	VSUBPS        Z16, Z11, Z22
 	VMULPS        Z2, Z2, Z10
 	VMULPS        Z4, Z4, Z14
 	VMULPS        Z7, Z7, Z18
@@ -1828,9 +1828,9 @@ exp:
 	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z3
 	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z3, Z4
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z4, Z5
+	VSUBPS        Z5, Z2, Z2
 	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z4, Z4
 	VSUBPS        Z4, Z2, Z2
-	VSUBPS        Z5, Z2, Z2
 	VMULPS        Z2, Z2, Z4
 	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z4, Z5
 	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z7
@@ -1875,9 +1875,9 @@ expTail:
 	VADDPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z2
 	VSUBPS.BCST   softmaxConstantsAVX512<>+192(SB), Z2, Z3
 	VMULPS.BCST   softmaxConstantsAVX512<>+256(SB), Z3, Z4
+	VSUBPS        Z4, Z0, Z0
 	VMULPS.BCST   softmaxConstantsAVX512<>+320(SB), Z3, Z3
 	VSUBPS        Z3, Z0, Z0
-	VSUBPS        Z4, Z0, Z0
 	VMULPS        Z0, Z0, Z3
 	VMULPS.BCST   softmaxConstantsAVX512<>+384(SB), Z3, Z4
 	VBROADCASTSS  softmaxConstantsAVX512<>+448(SB), Z5

@@ -66,38 +66,38 @@ DATA softmaxConstantsNEON<>+240(SB)/4, $0x4b4000bf
 DATA softmaxConstantsNEON<>+244(SB)/4, $0x4b4000bf
 DATA softmaxConstantsNEON<>+248(SB)/4, $0x4b4000bf
 DATA softmaxConstantsNEON<>+252(SB)/4, $0x4b4000bf
-DATA softmaxConstantsNEON<>+256(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+260(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+264(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+268(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+272(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+276(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+280(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+284(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+288(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+292(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+296(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+300(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+304(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+308(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+312(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+316(SB)/4, $0xb95e8083
-DATA softmaxConstantsNEON<>+320(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+324(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+328(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+332(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+336(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+340(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+344(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+348(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+352(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+356(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+360(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+364(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+368(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+372(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+376(SB)/4, $0x3f318000
-DATA softmaxConstantsNEON<>+380(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+256(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+260(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+264(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+268(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+272(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+276(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+280(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+284(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+288(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+292(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+296(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+300(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+304(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+308(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+312(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+316(SB)/4, $0x3f318000
+DATA softmaxConstantsNEON<>+320(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+324(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+328(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+332(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+336(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+340(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+344(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+348(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+352(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+356(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+360(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+364(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+368(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+372(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+376(SB)/4, $0xb95e8083
+DATA softmaxConstantsNEON<>+380(SB)/4, $0xb95e8083
 DATA softmaxConstantsNEON<>+384(SB)/4, $0x3aafeffd
 DATA softmaxConstantsNEON<>+388(SB)/4, $0x3aafeffd
 DATA softmaxConstantsNEON<>+392(SB)/4, $0x3aafeffd
@@ -494,20 +494,20 @@ expGroup:
 	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
 	FLDPQ	64(R3), (F3, F2)
 	FLDPQ	64(R3), (F1, F0)
-	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
-	VBSL	V24.B16, V3.B16, V16.B16
-	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
-	VBSL	V23.B16, V2.B16, V15.B16
-	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
-	VBSL	V12.B16, V1.B16, V7.B16
-	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
-	VBSL	V11.B16, V0.B16, V6.B16
+	WORD	$0x6eb8e46f // fcmgt v15.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V15.B16
+	WORD	$0x6eb7e44e // fcmgt v14.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V14.B16
+	WORD	$0x6eace425 // fcmgt v5.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V5.B16
+	WORD	$0x6eabe404 // fcmgt v4.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V4.B16
 	FMOVQ	128(R3), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddf6 // fmul v22.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddd5 // fmul v21.4s, v14.4s, v0.4s
 	FMOVQ	128(R3), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	192(R3), F0
 	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
@@ -518,28 +518,28 @@ expGroup:
 	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
 	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
 	FMOVQ	192(R3), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	256(R3), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dda7 // fmul v7.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	256(R3), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	320(R3), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	320(R3), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d5e7 // fsub v7.4s, v15.4s, v7.4s
+	WORD	$0x4ea6d5c6 // fsub v6.4s, v14.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F4
+	WORD	$0x6e24dda5 // fmul v5.4s, v13.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	320(R3), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f4 // fsub v20.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d3 // fsub v19.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
 	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -657,20 +657,20 @@ expGroup:
 	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
 	FLDPQ	64(R3), (F3, F2)
 	FLDPQ	64(R3), (F1, F0)
-	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
-	VBSL	V24.B16, V3.B16, V16.B16
-	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
-	VBSL	V23.B16, V2.B16, V15.B16
-	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
-	VBSL	V12.B16, V1.B16, V7.B16
-	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
-	VBSL	V11.B16, V0.B16, V6.B16
+	WORD	$0x6eb8e46f // fcmgt v15.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V15.B16
+	WORD	$0x6eb7e44e // fcmgt v14.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V14.B16
+	WORD	$0x6eace425 // fcmgt v5.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V5.B16
+	WORD	$0x6eabe404 // fcmgt v4.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V4.B16
 	FMOVQ	128(R3), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddf6 // fmul v22.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddd5 // fmul v21.4s, v14.4s, v0.4s
 	FMOVQ	128(R3), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	192(R3), F0
 	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
@@ -681,28 +681,28 @@ expGroup:
 	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
 	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
 	FMOVQ	192(R3), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	256(R3), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dda7 // fmul v7.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	256(R3), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	320(R3), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	320(R3), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d5e7 // fsub v7.4s, v15.4s, v7.4s
+	WORD	$0x4ea6d5c6 // fsub v6.4s, v14.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F4
+	WORD	$0x6e24dda5 // fmul v5.4s, v13.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	320(R3), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f4 // fsub v20.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d3 // fsub v19.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
 	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -824,29 +824,29 @@ exp:
 	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
 	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
 	FLDPQ	64(R3), (F1, F0)
-	WORD	$0x6eace426 // fcmgt v6.4s, v1.4s, v12.4s
-	VBSL	V12.B16, V1.B16, V6.B16
-	WORD	$0x6eabe405 // fcmgt v5.4s, v0.4s, v11.4s
-	VBSL	V11.B16, V0.B16, V5.B16
+	WORD	$0x6eace425 // fcmgt v5.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V5.B16
+	WORD	$0x6eabe404 // fcmgt v4.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V4.B16
 	FMOVQ	128(R3), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	192(R3), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	192(R3), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	256(R3), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R3), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
 	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R3), F4
+	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	384(R3), F0
@@ -925,29 +925,29 @@ lanes2done:
 	WORD	$0x4ebdd421 // fsub v1.4s, v1.4s, v29.4s
 	WORD	$0x4ebdd400 // fsub v0.4s, v0.4s, v29.4s
 	FLDPQ	64(R3), (F3, F2)
-	WORD	$0x6ea1e468 // fcmgt v8.4s, v3.4s, v1.4s
-	VBSL	V1.B16, V3.B16, V8.B16
-	WORD	$0x6ea0e447 // fcmgt v7.4s, v2.4s, v0.4s
-	VBSL	V0.B16, V2.B16, V7.B16
+	WORD	$0x6ea1e467 // fcmgt v7.4s, v3.4s, v1.4s
+	VBSL	V1.B16, V3.B16, V7.B16
+	WORD	$0x6ea0e446 // fcmgt v6.4s, v2.4s, v0.4s
+	VBSL	V0.B16, V2.B16, V6.B16
 	FMOVQ	128(R3), F2
-	WORD	$0x6e22dd0c // fmul v12.4s, v8.4s, v2.4s
-	WORD	$0x6e22dceb // fmul v11.4s, v7.4s, v2.4s
+	WORD	$0x6e22dcec // fmul v12.4s, v7.4s, v2.4s
+	WORD	$0x6e22dccb // fmul v11.4s, v6.4s, v2.4s
 	FMOVQ	192(R3), F2
 	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
 	WORD	$0x4e22d56b // fadd v11.4s, v11.4s, v2.4s
 	FMOVQ	192(R3), F2
-	WORD	$0x4ea2d584 // fsub v4.4s, v12.4s, v2.4s
-	WORD	$0x4ea2d566 // fsub v6.4s, v11.4s, v2.4s
+	WORD	$0x4ea2d585 // fsub v5.4s, v12.4s, v2.4s
+	WORD	$0x4ea2d564 // fsub v4.4s, v11.4s, v2.4s
 	FMOVQ	256(R3), F2
-	WORD	$0x6e22dc85 // fmul v5.4s, v4.4s, v2.4s
-	WORD	$0x6e22dcc2 // fmul v2.4s, v6.4s, v2.4s
-	FMOVQ	320(R3), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dcc3 // fmul v3.4s, v6.4s, v3.4s
-	WORD	$0x4ea4d504 // fsub v4.4s, v8.4s, v4.4s
+	WORD	$0x6e22dca3 // fmul v3.4s, v5.4s, v2.4s
+	WORD	$0x6e22dc82 // fmul v2.4s, v4.4s, v2.4s
 	WORD	$0x4ea3d4e3 // fsub v3.4s, v7.4s, v3.4s
-	WORD	$0x4ea5d48a // fsub v10.4s, v4.4s, v5.4s
-	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	FMOVQ	320(R3), F6
+	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x4ea5d46a // fsub v10.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d449 // fsub v9.4s, v2.4s, v4.4s
 	WORD	$0x6e2add48 // fmul v8.4s, v10.4s, v10.4s
 	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
 	FMOVQ	384(R3), F2
@@ -1232,20 +1232,20 @@ expGroup:
 	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
 	FLDPQ	64(R2), (F3, F2)
 	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
-	VBSL	V24.B16, V3.B16, V16.B16
-	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
-	VBSL	V23.B16, V2.B16, V15.B16
-	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
-	VBSL	V12.B16, V1.B16, V7.B16
-	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
-	VBSL	V11.B16, V0.B16, V6.B16
+	WORD	$0x6eb8e46f // fcmgt v15.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V15.B16
+	WORD	$0x6eb7e44e // fcmgt v14.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V14.B16
+	WORD	$0x6eace425 // fcmgt v5.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V5.B16
+	WORD	$0x6eabe404 // fcmgt v4.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V4.B16
 	FMOVQ	128(R2), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddf6 // fmul v22.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddd5 // fmul v21.4s, v14.4s, v0.4s
 	FMOVQ	128(R2), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	192(R2), F0
 	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
@@ -1256,28 +1256,28 @@ expGroup:
 	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
 	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
 	FMOVQ	192(R2), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	256(R2), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dda7 // fmul v7.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	256(R2), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	320(R2), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	320(R2), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d5e7 // fsub v7.4s, v15.4s, v7.4s
+	WORD	$0x4ea6d5c6 // fsub v6.4s, v14.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F4
+	WORD	$0x6e24dda5 // fmul v5.4s, v13.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	320(R2), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f4 // fsub v20.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d3 // fsub v19.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
 	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -1393,20 +1393,20 @@ expGroup:
 	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
 	FLDPQ	64(R2), (F3, F2)
 	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x6eb8e470 // fcmgt v16.4s, v3.4s, v24.4s
-	VBSL	V24.B16, V3.B16, V16.B16
-	WORD	$0x6eb7e44f // fcmgt v15.4s, v2.4s, v23.4s
-	VBSL	V23.B16, V2.B16, V15.B16
-	WORD	$0x6eace427 // fcmgt v7.4s, v1.4s, v12.4s
-	VBSL	V12.B16, V1.B16, V7.B16
-	WORD	$0x6eabe406 // fcmgt v6.4s, v0.4s, v11.4s
-	VBSL	V11.B16, V0.B16, V6.B16
+	WORD	$0x6eb8e46f // fcmgt v15.4s, v3.4s, v24.4s
+	VBSL	V24.B16, V3.B16, V15.B16
+	WORD	$0x6eb7e44e // fcmgt v14.4s, v2.4s, v23.4s
+	VBSL	V23.B16, V2.B16, V14.B16
+	WORD	$0x6eace425 // fcmgt v5.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V5.B16
+	WORD	$0x6eabe404 // fcmgt v4.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V4.B16
 	FMOVQ	128(R2), F0
-	WORD	$0x6e20de16 // fmul v22.4s, v16.4s, v0.4s
-	WORD	$0x6e20ddf5 // fmul v21.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddf6 // fmul v22.4s, v15.4s, v0.4s
+	WORD	$0x6e20ddd5 // fmul v21.4s, v14.4s, v0.4s
 	FMOVQ	128(R2), F0
-	WORD	$0x6e20dcea // fmul v10.4s, v7.4s, v0.4s
-	WORD	$0x6e20dcc9 // fmul v9.4s, v6.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	192(R2), F0
 	WORD	$0x4e20d6d6 // fadd v22.4s, v22.4s, v0.4s
 	WORD	$0x4e20d6b5 // fadd v21.4s, v21.4s, v0.4s
@@ -1417,28 +1417,28 @@ expGroup:
 	WORD	$0x4ea0d6cd // fsub v13.4s, v22.4s, v0.4s
 	WORD	$0x4ea0d6a8 // fsub v8.4s, v21.4s, v0.4s
 	FMOVQ	192(R2), F0
-	WORD	$0x4ea0d544 // fsub v4.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d525 // fsub v5.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	256(R2), F0
-	WORD	$0x6e20ddae // fmul v14.4s, v13.4s, v0.4s
-	WORD	$0x6e20dd02 // fmul v2.4s, v8.4s, v0.4s
+	WORD	$0x6e20dda7 // fmul v7.4s, v13.4s, v0.4s
+	WORD	$0x6e20dd06 // fmul v6.4s, v8.4s, v0.4s
 	FMOVQ	256(R2), F0
-	WORD	$0x6e20dc81 // fmul v1.4s, v4.4s, v0.4s
-	WORD	$0x6e20dca0 // fmul v0.4s, v5.4s, v0.4s
-	FMOVQ	320(R2), F3
-	WORD	$0x6e23ddad // fmul v13.4s, v13.4s, v3.4s
-	WORD	$0x6e23dd08 // fmul v8.4s, v8.4s, v3.4s
-	FMOVQ	320(R2), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dca3 // fmul v3.4s, v5.4s, v3.4s
-	WORD	$0x4eadd605 // fsub v5.4s, v16.4s, v13.4s
-	WORD	$0x4ea8d5e8 // fsub v8.4s, v15.4s, v8.4s
-	WORD	$0x4ea4d4e4 // fsub v4.4s, v7.4s, v4.4s
-	WORD	$0x4ea3d4c3 // fsub v3.4s, v6.4s, v3.4s
-	WORD	$0x4eaed4b4 // fsub v20.4s, v5.4s, v14.4s
-	WORD	$0x4ea2d513 // fsub v19.4s, v8.4s, v2.4s
-	WORD	$0x4ea1d488 // fsub v8.4s, v4.4s, v1.4s
-	WORD	$0x4ea0d467 // fsub v7.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
+	WORD	$0x4ea7d5e7 // fsub v7.4s, v15.4s, v7.4s
+	WORD	$0x4ea6d5c6 // fsub v6.4s, v14.4s, v6.4s
+	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F4
+	WORD	$0x6e24dda5 // fmul v5.4s, v13.4s, v4.4s
+	WORD	$0x6e24dd04 // fmul v4.4s, v8.4s, v4.4s
+	FMOVQ	320(R2), F8
+	WORD	$0x6e28dc63 // fmul v3.4s, v3.4s, v8.4s
+	WORD	$0x6e28dc42 // fmul v2.4s, v2.4s, v8.4s
+	WORD	$0x4ea5d4f4 // fsub v20.4s, v7.4s, v5.4s
+	WORD	$0x4ea4d4d3 // fsub v19.4s, v6.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e34de92 // fmul v18.4s, v20.4s, v20.4s
 	WORD	$0x6e33de71 // fmul v17.4s, v19.4s, v19.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
@@ -1557,29 +1557,29 @@ exp:
 	WORD	$0x4ebdd58c // fsub v12.4s, v12.4s, v29.4s
 	WORD	$0x4ebdd56b // fsub v11.4s, v11.4s, v29.4s
 	FLDPQ	64(R2), (F1, F0)
-	WORD	$0x6eace426 // fcmgt v6.4s, v1.4s, v12.4s
-	VBSL	V12.B16, V1.B16, V6.B16
-	WORD	$0x6eabe405 // fcmgt v5.4s, v0.4s, v11.4s
-	VBSL	V11.B16, V0.B16, V5.B16
+	WORD	$0x6eace425 // fcmgt v5.4s, v1.4s, v12.4s
+	VBSL	V12.B16, V1.B16, V5.B16
+	WORD	$0x6eabe404 // fcmgt v4.4s, v0.4s, v11.4s
+	VBSL	V11.B16, V0.B16, V4.B16
 	FMOVQ	128(R2), F0
-	WORD	$0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
-	WORD	$0x6e20dca9 // fmul v9.4s, v5.4s, v0.4s
+	WORD	$0x6e20dcaa // fmul v10.4s, v5.4s, v0.4s
+	WORD	$0x6e20dc89 // fmul v9.4s, v4.4s, v0.4s
 	FMOVQ	192(R2), F0
 	WORD	$0x4e20d54a // fadd v10.4s, v10.4s, v0.4s
 	WORD	$0x4e20d529 // fadd v9.4s, v9.4s, v0.4s
 	FMOVQ	192(R2), F0
-	WORD	$0x4ea0d542 // fsub v2.4s, v10.4s, v0.4s
-	WORD	$0x4ea0d524 // fsub v4.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d543 // fsub v3.4s, v10.4s, v0.4s
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
 	FMOVQ	256(R2), F0
-	WORD	$0x6e20dc43 // fmul v3.4s, v2.4s, v0.4s
-	WORD	$0x6e20dc80 // fmul v0.4s, v4.4s, v0.4s
-	FMOVQ	320(R2), F1
-	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
-	WORD	$0x6e21dc81 // fmul v1.4s, v4.4s, v1.4s
-	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	WORD	$0x6e20dc61 // fmul v1.4s, v3.4s, v0.4s
+	WORD	$0x6e20dc40 // fmul v0.4s, v2.4s, v0.4s
 	WORD	$0x4ea1d4a1 // fsub v1.4s, v5.4s, v1.4s
-	WORD	$0x4ea3d448 // fsub v8.4s, v2.4s, v3.4s
-	WORD	$0x4ea0d427 // fsub v7.4s, v1.4s, v0.4s
+	WORD	$0x4ea0d480 // fsub v0.4s, v4.4s, v0.4s
+	FMOVQ	320(R2), F4
+	WORD	$0x6e24dc63 // fmul v3.4s, v3.4s, v4.4s
+	WORD	$0x6e24dc42 // fmul v2.4s, v2.4s, v4.4s
+	WORD	$0x4ea3d428 // fsub v8.4s, v1.4s, v3.4s
+	WORD	$0x4ea2d407 // fsub v7.4s, v0.4s, v2.4s
 	WORD	$0x6e28dd06 // fmul v6.4s, v8.4s, v8.4s
 	WORD	$0x6e27dce5 // fmul v5.4s, v7.4s, v7.4s
 	FMOVQ	384(R2), F0
@@ -1655,29 +1655,29 @@ lanes2done:
 	WORD	$0x4ebdd421 // fsub v1.4s, v1.4s, v29.4s
 	WORD	$0x4ebdd400 // fsub v0.4s, v0.4s, v29.4s
 	FLDPQ	64(R2), (F3, F2)
-	WORD	$0x6ea1e468 // fcmgt v8.4s, v3.4s, v1.4s
-	VBSL	V1.B16, V3.B16, V8.B16
-	WORD	$0x6ea0e447 // fcmgt v7.4s, v2.4s, v0.4s
-	VBSL	V0.B16, V2.B16, V7.B16
+	WORD	$0x6ea1e467 // fcmgt v7.4s, v3.4s, v1.4s
+	VBSL	V1.B16, V3.B16, V7.B16
+	WORD	$0x6ea0e446 // fcmgt v6.4s, v2.4s, v0.4s
+	VBSL	V0.B16, V2.B16, V6.B16
 	FMOVQ	128(R2), F2
-	WORD	$0x6e22dd0c // fmul v12.4s, v8.4s, v2.4s
-	WORD	$0x6e22dceb // fmul v11.4s, v7.4s, v2.4s
+	WORD	$0x6e22dcec // fmul v12.4s, v7.4s, v2.4s
+	WORD	$0x6e22dccb // fmul v11.4s, v6.4s, v2.4s
 	FMOVQ	192(R2), F2
 	WORD	$0x4e22d58c // fadd v12.4s, v12.4s, v2.4s
 	WORD	$0x4e22d56b // fadd v11.4s, v11.4s, v2.4s
 	FMOVQ	192(R2), F2
-	WORD	$0x4ea2d584 // fsub v4.4s, v12.4s, v2.4s
-	WORD	$0x4ea2d566 // fsub v6.4s, v11.4s, v2.4s
+	WORD	$0x4ea2d585 // fsub v5.4s, v12.4s, v2.4s
+	WORD	$0x4ea2d564 // fsub v4.4s, v11.4s, v2.4s
 	FMOVQ	256(R2), F2
-	WORD	$0x6e22dc85 // fmul v5.4s, v4.4s, v2.4s
-	WORD	$0x6e22dcc2 // fmul v2.4s, v6.4s, v2.4s
-	FMOVQ	320(R2), F3
-	WORD	$0x6e23dc84 // fmul v4.4s, v4.4s, v3.4s
-	WORD	$0x6e23dcc3 // fmul v3.4s, v6.4s, v3.4s
-	WORD	$0x4ea4d504 // fsub v4.4s, v8.4s, v4.4s
+	WORD	$0x6e22dca3 // fmul v3.4s, v5.4s, v2.4s
+	WORD	$0x6e22dc82 // fmul v2.4s, v4.4s, v2.4s
 	WORD	$0x4ea3d4e3 // fsub v3.4s, v7.4s, v3.4s
-	WORD	$0x4ea5d48a // fsub v10.4s, v4.4s, v5.4s
-	WORD	$0x4ea2d469 // fsub v9.4s, v3.4s, v2.4s
+	WORD	$0x4ea2d4c2 // fsub v2.4s, v6.4s, v2.4s
+	FMOVQ	320(R2), F6
+	WORD	$0x6e26dca5 // fmul v5.4s, v5.4s, v6.4s
+	WORD	$0x6e26dc84 // fmul v4.4s, v4.4s, v6.4s
+	WORD	$0x4ea5d46a // fsub v10.4s, v3.4s, v5.4s
+	WORD	$0x4ea4d449 // fsub v9.4s, v2.4s, v4.4s
 	WORD	$0x6e2add48 // fmul v8.4s, v10.4s, v10.4s
 	WORD	$0x6e29dd27 // fmul v7.4s, v9.4s, v9.4s
 	FMOVQ	384(R2), F2

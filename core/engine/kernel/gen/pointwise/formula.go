@@ -161,16 +161,12 @@ const (
 	expBound32 = 110
 )
 
-// expParts gives exp(r) − 1 with r = h − n·ln 2 − less, and 2^(n+bias). less may be nil.
-func (f *formula) expParts(h, less reg.VecVirtual, bias int) (rest, power reg.VecVirtual) {
+// expParts gives exp(r) − 1 with r = h − n·ln 2, and 2^(n+bias).
+func (f *formula) expParts(h reg.VecVirtual, bias int) (rest, power reg.VecVirtual) {
 	power = f.times(h, f.Value(math.Log2E))
 	f.Add(f.Value(magic+exponent+float64(bias)), power, power)
 	n := f.minus(power, f.Value(magic+exponent+float64(bias)))
-	low := f.times(n, f.Value(ln2Low32))
-	if less != nil {
-		f.Add(less, low, low)
-	}
-	r := f.minus(f.minus(h, f.times(n, f.Value(ln2High32))), low)
+	r := f.minus(f.minus(h, f.times(n, f.Value(ln2High32))), f.times(n, f.Value(ln2Low32)))
 	square := f.times(r, r)
 	c := coefficient("expTerms32")
 	rest = f.plus(f.times(square, f.Value(float64(c[0]))), f.horner(r, c[1:3]))
@@ -182,9 +178,9 @@ func (f *formula) expParts(h, less reg.VecVirtual, bias int) (rest, power reg.Ve
 	return rest, power
 }
 
-// exp is exp(h − less)·2^tinyBias.
-func (f *formula) exp(h, less reg.VecVirtual) reg.VecVirtual {
-	p, power := f.expParts(h, less, tinyBias)
+// exp is exp(h)·2^tinyBias.
+func (f *formula) exp(h reg.VecVirtual) reg.VecVirtual {
+	p, power := f.expParts(h, tinyBias)
 	f.Add(f.Value(1), p, p)
 	f.Mul(power, p, p)
 	return p
@@ -194,7 +190,7 @@ func (f *formula) exp(h, less reg.VecVirtual) reg.VecVirtual {
 func (f *formula) decay(x reg.VecVirtual) reg.VecVirtual {
 	h := f.size(x, expBound32)
 	f.Or(f.bits(1<<31), h, h)
-	e := f.exp(h, nil)
+	e := f.exp(h)
 	f.Mul(f.Value(0x1p-64), e, e)
 	return e
 }
@@ -206,9 +202,30 @@ func (f *formula) sigmoidFrom(x, e reg.VecVirtual) reg.VecVirtual {
 	return f.over(f.BySign(x, e, f.load(1)), f.plus(e, f.Value(1)))
 }
 
-// sigmoids gives σ(x) and σ(−x), from 1/(1+e) with e = exp(−|x|).
-func (f *formula) sigmoids(x, e reg.VecVirtual) (at, opposite reg.VecVirtual) {
-	share := f.over(f.load(1), f.plus(e, f.Value(1)))
-	less := f.times(e, share)
-	return f.BySign(x, less, share), f.BySign(x, share, less)
+// logistic gives σ(−|x|), as e/(1+e) with e = exp(−|x|), and σ(|x|), the rest of 1. Products are added without rounding.
+func (f *formula) logistic(x reg.VecVirtual) (less, more reg.VecVirtual) {
+	const bias = magic + exponent + tinyBias
+	r, power := f.size(x, expBound32), f.load(bias)
+	f.Fma(f.Value(-math.Log2E), r, power)
+	f.Or(f.bits(1<<31), r, r)
+	n := f.minus(power, f.Value(bias))
+	f.Fnma(f.Value(ln2High32), n, r)
+	f.Fnma(f.Value(ln2Low32), n, r)
+	f.ShiftLeft(23, power, power)
+	e := f.fusedExp(r, power)
+	f.Mul(f.Value(0x1p-64), e, e)
+	less = f.over(e, f.plus(e, f.Value(1)))
+	return less, f.minus(f.load(1), less)
+}
+
+// sigmoids gives σ(x) and σ(−x).
+func (f *formula) sigmoids(x reg.VecVirtual) (at, opposite reg.VecVirtual) {
+	less, more := f.logistic(x)
+	return f.BySign(x, less, more), f.BySign(x, more, less)
+}
+
+// gated is x·σ(u).
+func (f *formula) gated(x, u reg.VecVirtual) reg.VecVirtual {
+	less, more := f.logistic(u)
+	return f.times(x, f.BySign(u, less, more))
 }

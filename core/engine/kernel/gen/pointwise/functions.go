@@ -18,9 +18,9 @@ func functions(a *isa.Asm) {
 	}{
 		{"sigmoid", "σ(x) = 1/(1+exp(−x))", f.sigmoid},
 		{"tanh", "tanh(x)", f.tanh},
-		{"silu", "x·σ(x)", func(x reg.VecVirtual) reg.VecVirtual { return f.times(x, f.sigmoid(x)) }},
+		{"silu", "x·σ(x)", f.silu},
 		{"gelu", "x·Φ(x)", f.gelu},
-		{"geluTanh", "x·σ(2u(x))", func(x reg.VecVirtual) reg.VecVirtual { return f.times(x, f.sigmoid(f.cubic(x))) }},
+		{"geluTanh", "x·σ(2u(x))", f.geluTanh},
 	} {
 		f.unary(m.name, m.doc, m.of)
 	}
@@ -104,7 +104,7 @@ func (f *formula) zipped(of func(saved reg.VecVirtual, dy operand.Mem) reg.VecVi
 // tanh is −p/(2+p) with p = exp(−2|x|) − 1, with the sign of x.
 func (f *formula) tanh(x reg.VecVirtual) reg.VecVirtual {
 	const bound = 10
-	rest, power := f.expParts(f.times(f.size(x, bound), f.Value(-2)), nil, 0)
+	rest, power := f.expParts(f.times(f.size(x, bound), f.Value(-2)), 0)
 	p := f.plus(f.times(power, rest), f.minus(power, f.Value(1)))
 	y := f.over(p, f.plus(p, f.Value(2)))
 	sign := f.result(f.And, x, f.bits(1<<31))
@@ -136,15 +136,19 @@ func (f *formula) halfExp(square, lost reg.VecVirtual) reg.VecVirtual {
 	f.Fnma(f.Value(ln2High32), n, r)
 	f.Fma(f.Value(ln2Low32), n, low)
 	r = f.minus(r, low)
+	f.ShiftLeft(23, power, power)
+	return f.fusedExp(r, power)
+}
+
+// fusedExp is exp(r)·power. It overwrites r.
+func (f *formula) fusedExp(r, power reg.VecVirtual) reg.VecVirtual {
 	c, rr := coefficient("expTerms32"), f.times(r, r)
 	high, rest := f.fusedHorner(r, c[1:3]), f.fusedHorner(r, c[3:])
 	f.Fma(f.Value(float64(c[0])), rr, high)
 	f.Fma(high, rr, rest)
-	p := f.copied(r)
-	f.Fma(rest, rr, p)
-	f.ShiftLeft(23, power, power)
+	f.Fma(rest, rr, r)
 	e := f.copied(power)
-	f.Fma(p, power, e)
+	f.Fma(r, power, e)
 	return e
 }
 
@@ -189,41 +193,46 @@ func (f *formula) cubic(x reg.VecVirtual) reg.VecVirtual {
 	return u
 }
 
+func (f *formula) geluTanh(x reg.VecVirtual) reg.VecVirtual { return f.gated(x, f.cubic(x)) }
+
 func (f *formula) geluTanhSlope(x reg.VecVirtual) reg.VecVirtual {
-	u := f.cubic(x)
-	return f.geluTanhSlopeFrom(x, u, f.decay(u))
+	at, opposite := f.sigmoids(f.cubic(x))
+	return f.geluTanhSlopeFrom(x, at, opposite)
 }
 
 func (f *formula) geluTanhAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
-	u := f.cubic(x)
-	e := f.decay(u)
-	return f.times(x, f.sigmoidFrom(u, e)), f.geluTanhSlopeFrom(x, u, e)
+	at, opposite := f.sigmoids(f.cubic(x))
+	return f.times(x, at), f.geluTanhSlopeFrom(x, at, opposite)
 }
 
-// geluTanhSlopeFrom is the slope, given 2u(x) and exp(−|2u(x)|).
-func (f *formula) geluTanhSlopeFrom(x, u, e reg.VecVirtual) reg.VecVirtual {
+// geluTanhSlopeFrom is the slope, given σ(2u(x)) and σ(−2u(x)).
+func (f *formula) geluTanhSlopeFrom(x, at, opposite reg.VecVirtual) reg.VecVirtual {
 	const bound = 32
-	at, opposite := f.sigmoids(u, e)
 	size := f.size(x, bound)
 	slope := f.times(f.times(size, size), f.Value(3*geluCube))
 	f.Add(f.Value(geluLinear), slope, slope)
-	f.Mul(f.times(x, f.times(at, opposite)), slope, slope)
-	return f.plus(at, slope)
+	sum := f.copied(at)
+	f.Fma(f.times(x, f.times(at, opposite)), slope, sum)
+	return sum
 }
 
+func (f *formula) silu(x reg.VecVirtual) reg.VecVirtual { return f.gated(x, x) }
+
 func (f *formula) siluSlope(x reg.VecVirtual) reg.VecVirtual {
-	return f.siluSlopeFrom(x, f.decay(x))
+	at, opposite := f.sigmoids(x)
+	return f.siluSlopeFrom(x, at, opposite)
 }
 
 func (f *formula) siluAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
-	e := f.decay(x)
-	return f.times(x, f.sigmoidFrom(x, e)), f.siluSlopeFrom(x, e)
+	at, opposite := f.sigmoids(x)
+	return f.times(x, at), f.siluSlopeFrom(x, at, opposite)
 }
 
-// siluSlopeFrom is the slope, given exp(−|x|).
-func (f *formula) siluSlopeFrom(x, e reg.VecVirtual) reg.VecVirtual {
-	at, opposite := f.sigmoids(x, e)
-	return f.times(at, f.plus(f.times(x, opposite), f.Value(1)))
+// siluSlopeFrom is the slope, given σ(x) and σ(−x).
+func (f *formula) siluSlopeFrom(x, at, opposite reg.VecVirtual) reg.VecVirtual {
+	sum := f.load(1)
+	f.Fma(x, opposite, sum)
+	return f.times(at, sum)
 }
 
 // softplus emits log(1+exp(beta·x))/beta, which is x above the threshold of beta·x, and its gradient.

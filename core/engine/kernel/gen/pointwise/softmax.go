@@ -14,7 +14,7 @@ var minusInf = math.Inf(-1)
 // power is exp(x) for what is not above 0 by more than rounding; NaN stays. What float32
 // cannot hold becomes 0 before a product would have to round it to 0, which takes long.
 func (f *formula) power(x reg.VecVirtual) reg.VecVirtual {
-	e := f.exp(f.result(f.Max, f.load(leastPower), x), nil)
+	e := f.exp(f.result(f.Max, f.load(leastPower), x))
 	f.KeepAbove(x, f.Value(leastPower), e)
 	f.Mul(f.Value(0x1p-64), e, e)
 	return e

@@ -6,22 +6,22 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 )
 
-// normalTail32 takes a dozen products and sums that are rounded once, and each costs a function call, because a sum in float64
+// normalTail32 and logistic32 take a dozen products and sums that are rounded once, and each costs a function call, because a sum in float64
 // may have to be rounded again to another float32 than the exact one. That is so only where the first rounding gave a tie, which one in 2²⁹
 // sums does. This file computes as if there were no ties, in float64 whose lowest 29 bits are 0, and where there is one leaves the
-// block to normalTail32. Products are exact, so compilers that fuse them with sums change nothing. It goes over a block in three passes: a processor sees few of the long chains of one number at a time.
+// block to them. Products are exact, so compilers that fuse them with sums change nothing. It goes over a block in three passes: a processor sees few of the long chains of one number at a time.
 
-// tailBlock is how many numbers have their tails computed together.
-const tailBlock = kernel.Block
+// chainBlock is how many numbers are computed together.
+const chainBlock = kernel.Block
 
-// normalTails is normalTail32 of a block of numbers.
-type normalTails struct {
-	size, power, r [tailBlock]float64
-	e, tail        [tailBlock]float32
+// chains computes normalTail32 or logistic32 of a block of numbers.
+type chains struct {
+	size, power, r [chainBlock]float64
+	e, tail        [chainBlock]float32
 }
 
-// of computes the tails of up to a block of numbers.
-func (t *normalTails) of(x []float32) {
+// tails computes normalTail32 of up to a block of numbers.
+func (t *chains) tails(x []float32) {
 	if t.reduce(x) && t.exponentials(len(x)) && t.fractions(len(x)) {
 		return
 	}
@@ -31,7 +31,7 @@ func (t *normalTails) of(x []float32) {
 }
 
 // reduce finds the n and r of which halfExp32 is 2^(n+tinyBias)·exp(r). The sums of r are exact, because n is an integer with few bits.
-func (t *normalTails) reduce(x []float32) bool {
+func (t *chains) reduce(x []float32) bool {
 	for i, v := range x {
 		size := float64(size32(v, tailBound))
 		square := nearest(size * size)
@@ -48,7 +48,7 @@ func (t *normalTails) reduce(x []float32) bool {
 }
 
 // exponentials is the rest of halfExp32. Its last sum is exact, unless p is too small to count.
-func (t *normalTails) exponentials(n int) bool {
+func (t *chains) exponentials(n int) bool {
 	c := &expTerms64
 	for i, r := range t.r[:n] {
 		rr := nearest(r * r)
@@ -66,7 +66,7 @@ func (t *normalTails) exponentials(n int) bool {
 }
 
 // fractions divides e times the polynomials tailOver and tailUnder.
-func (t *normalTails) fractions(n int) bool {
+func (t *chains) fractions(n int) bool {
 	c, d := &tailOver64, &tailUnder64
 	for i, x := range t.size[:n] {
 		over, tie := rounded(c[0]*x + c[1])
@@ -86,12 +86,58 @@ func (t *normalTails) fractions(n int) bool {
 	return true
 }
 
+// reduceDecay is reduce for exp(−|x|), as logistic32 does.
+func (t *chains) reduceDecay(x []float32) bool {
+	for i, v := range x {
+		h := -float64(size32(v, expBound32))
+		k, tie := rounded(h*log2E + (magic + tinyBias))
+		n := k - (magic + tinyBias)
+		r, tie1 := rounded(h - n*ln2High32)
+		r, tie2 := rounded(r - n*ln2Low)
+		if tie || tie1 || tie2 {
+			return false
+		}
+		t.r[i] = r
+		t.power[i] = math.Float64frombits((math.Float64bits(k)>>lacking&0xff + 1023 - 127) << 52)
+	}
+	return true
+}
+
+// logistic computes logistic32 of up to a block of numbers in tail.
+func (t *chains) logistic(x []float32) {
+	if t.reduceDecay(x) && t.exponentials(len(x)) {
+		for i, e := range t.e[:len(x)] {
+			t.tail[i] = share(e * tiny)
+		}
+		return
+	}
+	for i, v := range x {
+		t.tail[i] = logistic32(v)
+	}
+}
+
+// eachLogistic calls f for each of x, with σ(−|of(x)|). f may change x there.
+func eachLogistic(x []float32, of func(x float32) float32, f func(i int, x, less float32)) {
+	var t chains
+	var arguments [chainBlock]float32
+	for from := 0; from < len(x); from += chainBlock {
+		block := x[from:min(from+chainBlock, len(x))]
+		for i, v := range block {
+			arguments[i] = of(v)
+		}
+		t.logistic(arguments[:len(block)])
+		for i, v := range block {
+			f(from+i, v, t.tail[i])
+		}
+	}
+}
+
 // eachTail calls f for each of x, with what normalTail32 gives of it. f may change x there.
 func eachTail(x []float32, f func(i int, x, e, tail float32)) {
-	var t normalTails
-	for from := 0; from < len(x); from += tailBlock {
-		block := x[from:min(from+tailBlock, len(x))]
-		t.of(block)
+	var t chains
+	for from := 0; from < len(x); from += chainBlock {
+		block := x[from:min(from+chainBlock, len(x))]
+		t.tails(block)
 		for i, v := range block {
 			f(from+i, v, t.e[i], t.tail[i])
 		}
@@ -100,6 +146,7 @@ func eachTail(x []float32, f func(i int, x, e, tail float32)) {
 
 // The constants of float32, widened.
 var (
+	log2E       = float64(float32(math.Log2E))
 	halfLog2E   = float64(float32(math.Log2E / 2))
 	ln2Low      = float64(float32(ln2Low32))
 	expTerms64  = [len(expTerms32)]float64(widened(expTerms32[:], 1))
