@@ -87,6 +87,7 @@ const (
 	deepest  = 512     // of k, across; longer sums in one register round visibly worse
 	shallow  = 16      // of k, across: transposing a tile's sums takes longer than so many products; apart need not
 	packFrom = 128     // rows of C from which it pays to pack B
+	packMany = 1 << 18 // elements of B from which it pays for fewer rows: they are not in the L2 cache, and hardware does not prefetch across rows
 	packWide = 8       // panels of B from which it pays to pack an A that lies as if packed, but does not stay in L1
 )
 
@@ -340,7 +341,7 @@ func (p *product) overBlocks(height, depth int, panels []float32, f func(i, rows
 // packedFrom is the column of B's block from which on it is packed: the first, or
 // that of a panel whose vectors are not whole.
 func (p *product) packedFrom(n int) int {
-	if p.b.col != 1 || p.m >= packFrom {
+	if p.b.col != 1 || p.m >= packFrom || p.k*p.n >= packMany {
 		return 0
 	}
 	if n%p.cols == p.Lanes { // the last panel is one whole vector

@@ -214,6 +214,25 @@ func TestMulPackedHasTheBitsOfGemm(t *testing.T) {
 	})
 }
 
+// Few rows of a product have the same bits where B is so large that it is packed and where it is taken as it lies.
+func TestLargeFactorsArePacked(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		const m, k, few = 21, 530, 96
+		n := packMany/k + 5
+		a, b := kerneltest.Random[float32](1, m*k), kerneltest.Random[float32](2, k*n)
+		got, want := make([]float32, m*n), make([]float32, m*few)
+		Gemm(false, false, m, n, k, 1, a, k, b, n, 0, got, n, kerneltest.Poisoned[float32](GemmScratch(m, n, k)))
+		for j := 0; j+few <= n; j += few {
+			Gemm(false, false, m, few, k, 1, a, k, b[j:], n, 0, want, few, kerneltest.Poisoned[float32](GemmScratch(m, few, k)))
+			for i := range m {
+				if !slices.Equal(got[i*n+j:][:few], want[i*few:][:few]) {
+					t.Fatalf("row %d, columns from %d on: other bits than those of a product of %d columns", i, j, few)
+				}
+			}
+		}
+	})
+}
+
 // A matrix that lies as if packed is packed where its rows share few sets of the L1 cache, and not where they do not; either way the
 // sums are those of its transpose.
 func TestColumnsPackedOrNotHaveTheSameBits(t *testing.T) {
