@@ -138,7 +138,7 @@ func timeShares(p conv.Shape, d direction, threads int, budget time.Duration) ti
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			share := p.Share(p.N*(i+1)/len(laps) - p.N*i/len(laps))
-			k := convCase("", share, d.run)
+			k := convCase("", share, d)
 			laps[i] = repeat(budget, k.Run).percentile(0)
 		})
 	}

@@ -86,7 +86,7 @@ func kernelCases() (cases []func() Kernel) {
 func convCases(shapes []conv.Shape) (cases []func() Kernel) {
 	for _, c := range shapes {
 		for _, d := range directionsOf(&c) {
-			cases = append(cases, func() Kernel { return convCase("conv2d"+d.suffix, c, d.run) })
+			cases = append(cases, func() Kernel { return convCase("conv2d"+d.suffix, c, d) })
 		}
 	}
 	return cases
@@ -99,13 +99,13 @@ func addBF16(add func(func() Kernel)) {
 	}
 	for _, c := range convolutions {
 		if conv.FastBF16(&c, conv.ToOutput) {
-			add(func() Kernel { return convBF16("bf16 conv2d", c, convForwardBF16) })
+			add(func() Kernel { return convBF16("bf16 conv2d", c, directions[0], convForwardBF16) })
 		}
 		if conv.FastBF16(&c, conv.ToWeight) {
-			add(func() Kernel { return convBF16("bf16 conv2d grad weight", c, convGradWeightBF16) })
+			add(func() Kernel { return convBF16("bf16 conv2d grad weight", c, directions[1], convGradWeightBF16) })
 		}
 		if c.C > 3 && conv.FastBF16(&c, conv.ToInput) {
-			add(func() Kernel { return convBF16("bf16 conv2d grad input", c, convGradInputBF16) })
+			add(func() Kernel { return convBF16("bf16 conv2d grad input", c, directions[2], convGradInputBF16) })
 		}
 	}
 }
@@ -138,7 +138,12 @@ func random(n int) []float32 {
 	return x
 }
 
-func zeros(n int) []float32 { return make([]float32, n) }
+// zeros are written, because memory that never was is one page of the system's, which stays in the L1 cache.
+func zeros(n int) []float32 {
+	x := make([]float32, n)
+	clear(x)
+	return x
+}
 
 func ones(n int) []float32 {
 	x := make([]float32, n)
@@ -157,7 +162,7 @@ func gemmCase(name string, transA, transB bool, m, n, k int) Kernel {
 	}
 	return Kernel{
 		Name: name, Shape: fmt.Sprintf("%dx%dx%d", m, n, k),
-		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 4 * int64(m*k+k*n+m*n),
+		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 4 * int64(m*k+k*n+m*n), Written: 4 * int64(m*n),
 		Run: func() { gemm.Gemm(transA, transB, m, n, k, 1, a, lda, b, ldb, 0, c, n, scratch) },
 	}
 }
@@ -188,6 +193,17 @@ var directions = []direction{
 	{conv.ToOutput, "", convForward}, {conv.ToWeight, " grad weight", convGradWeight}, {conv.ToInput, " grad input", convGradInput},
 }
 
+// result is what the direction writes.
+func (d *direction) result(x, w, y []float32) []float32 {
+	switch d.Direction {
+	case conv.ToInput:
+		return x
+	case conv.ToWeight:
+		return w
+	}
+	return y
+}
+
 // directionsOf are those of a training step: the first layer of a model, which sees
 // images, has no gradient for its input.
 func directionsOf(p *conv.Shape) []direction {
@@ -197,14 +213,14 @@ func directionsOf(p *conv.Shape) []direction {
 	return directions[:2]
 }
 
-func convCase(name string, p conv.Shape, run convDirection) Kernel {
+func convCase(name string, p conv.Shape, d direction) Kernel {
 	patch := p.C / max(1, p.Groups) * p.R * p.S
 	x, w, y := random(p.N*p.C*p.H*p.W), random(p.K*patch), random(p.N*p.K*p.OutH()*p.OutW())
 	scratch := zeros(conv.Scratch[float32](&p))
 	return Kernel{
 		Name: name, Shape: p.String(),
 		FLOPs: 2 * int64(len(y)) * int64(patch), Bytes: 4 * int64(len(x)+len(w)+len(y)),
-		Run: func() { run(&p, x, w, y, scratch) },
+		Written: 4 * int64(len(d.result(x, w, y))), Run: func() { d.run(&p, x, w, y, scratch) },
 	}
 }
 
@@ -218,7 +234,7 @@ func gemmBF16(m, n, k int) Kernel {
 	a, b, c, scratch := halves(m*k), halves(k*n), make([]uint16, m*n), zeros(gemm.GemmBF16RoundedScratch(m, n, k))
 	return Kernel{
 		Name: "bf16 gemm", Shape: fmt.Sprintf("%dx%dx%d", m, n, k), DType: tensor.BF16,
-		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 2 * int64(m*k+k*n+m*n),
+		FLOPs: 2 * int64(m) * int64(n) * int64(k), Bytes: 2 * int64(m*k+k*n+m*n), Written: 2 * int64(m*n),
 		Run: func() {
 			gemm.GemmBF16Rounded(false, true, m, n, k, a, k, b, k, c, n, gemm.FinishBF16{}, scratch)
 		},
@@ -240,11 +256,11 @@ func convGradWeightBF16(p *conv.Shape, x, _, y []uint16, sum, scratch []float32)
 	conv.GradWeightBF16(p, x, y, sum, scratch, false)
 }
 
-func convBF16(name string, p conv.Shape, run convDirectionBF16) Kernel {
+func convBF16(name string, p conv.Shape, d direction, run convDirectionBF16) Kernel {
 	x, w, y := halves(p.N*p.C*p.H*p.W), halves(p.K*p.C*p.R*p.S), halves(p.N*p.K*p.OutH()*p.OutW())
 	sum, scratch := zeros(len(w)), zeros(conv.BF16Scratch(&p))
-	k := convCase(name, p, nil)
-	k.DType, k.Bytes, k.Run = tensor.BF16, k.Bytes/2, func() { run(&p, x, w, y, sum, scratch) }
+	k := convCase(name, p, d)
+	k.DType, k.Bytes, k.Written, k.Run = tensor.BF16, k.Bytes/2, k.Written/2, func() { run(&p, x, w, y, sum, scratch) }
 	return k
 }
 
@@ -252,19 +268,19 @@ func poolShape(p *pool.Shape) string { return fmt.Sprintf("%dx%dx%dx%d", p.N, p.
 
 func relu(n int) Kernel {
 	x, y := random(n), zeros(n)
-	return Kernel{Name: "relu", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 8 * int64(n), Run: func() { elementwise.ReLU(x, y) }}
+	return Kernel{Name: "relu", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 8 * int64(n), Written: 4 * int64(n), Run: func() { elementwise.ReLU(x, y) }}
 }
 
 func sum(n int) Kernel {
 	x, y := random(n), zeros(n)
-	return Kernel{Name: "add", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 12 * int64(n), Run: func() { elementwise.AddTo(y, x) }}
+	return Kernel{Name: "add", Shape: fmt.Sprint(n), FLOPs: int64(n), Bytes: 12 * int64(n), Written: 4 * int64(n), Run: func() { elementwise.AddTo(y, x) }}
 }
 
 func crossEntropy(rows, classes int) Kernel {
 	const exponential, around = 25, 8 // operations of an element as the kernels compute it: multiplications and additions that are no pairs
 	x, dx, target := random(rows*classes), zeros(rows*classes), make([]int32, rows)
 	return Kernel{
-		Name: "cross entropy with gradient", Shape: fmt.Sprintf("%dx%d", rows, classes), FLOPs: (exponential + around) * int64(len(x)), Bytes: 8 * int64(len(x)),
+		Name: "cross entropy with gradient", Shape: fmt.Sprintf("%dx%d", rows, classes), FLOPs: (exponential + around) * int64(len(x)), Bytes: 8 * int64(len(x)), Written: 4 * int64(len(x)),
 		Run: func() { loss.SoftmaxCrossEntropy(rows, classes, x, target, loss.Criterion{Ignore: -100}, nil, dx, 1) },
 	}
 }
@@ -273,7 +289,7 @@ func binaryCrossEntropy(n int) Kernel {
 	const operations = 45 // of an element as the kernels compute it
 	x, target, dx := random(n), zeros(n), zeros(n)
 	return Kernel{
-		Name: "binary cross entropy with gradient", Shape: fmt.Sprint(n), FLOPs: operations * int64(n), Bytes: 12 * int64(n),
+		Name: "binary cross entropy with gradient", Shape: fmt.Sprint(n), FLOPs: operations * int64(n), Bytes: 12 * int64(n), Written: 4 * int64(n),
 		Run: func() { loss.BCEWithLogits(x, target, dx, 1) },
 	}
 }
@@ -281,7 +297,7 @@ func binaryCrossEntropy(n int) Kernel {
 func sgd(n int) Kernel {
 	p, g, buf := random(n), random(n), zeros(n)
 	return Kernel{
-		Name: "sgd with momentum", Shape: fmt.Sprint(n), FLOPs: 4 * int64(n), Bytes: 20 * int64(n),
+		Name: "sgd with momentum", Shape: fmt.Sprint(n), FLOPs: 4 * int64(n), Bytes: 20 * int64(n), Written: 8 * int64(n),
 		Run: func() { optimizer.SGDUpdate(p, g, buf, 1e-6, 0.9, 0, 0, false, false, false) },
 	}
 }
@@ -289,25 +305,25 @@ func sgd(n int) Kernel {
 func adam(n int) Kernel {
 	p, g, m, v := random(n), random(n), zeros(n), zeros(n)
 	return Kernel{
-		Name: "adam", Shape: fmt.Sprint(n), FLOPs: 12 * int64(n), Bytes: 28 * int64(n),
+		Name: "adam", Shape: fmt.Sprint(n), FLOPs: 12 * int64(n), Bytes: 28 * int64(n), Written: 12 * int64(n),
 		Run: func() { optimizer.AdamUpdate(p, g, m, v, nil, 1e-6, 0.9, 0.999, 1e-8, 0, 10, false, false) },
 	}
 }
 
 // reduceCase adds two buffers of size bytes, as a backend does for two ranks.
 func reduceCase(d tensor.DType, size int) Kernel {
-	a, b := make([]byte, size), make([]byte, size)
+	a, b := tensor.Bytes(zeros(size/4)), tensor.Bytes(zeros(size/4))
 	elems := int64(size / d.Size())
 	return Kernel{
-		Name: "reduce " + d.String(), Shape: fmt.Sprintf("2 of %d", elems), FLOPs: elems, Bytes: 3 * int64(size),
+		Name: "reduce " + d.String(), Shape: fmt.Sprintf("2 of %d", elems), FLOPs: elems, Bytes: 3 * int64(size), Written: int64(size),
 		Run: func() { reduce.ReduceN(reduce.Sum, d, a, [][]byte{a, b}, 1) },
 	}
 }
 
 func convertCase(from, to tensor.DType, n int) Kernel {
-	src, dst := make([]byte, n*from.Size()), make([]byte, n*to.Size())
+	src, dst := tensor.Bytes(zeros(n))[:n*from.Size()], make([]byte, n*to.Size())
 	return Kernel{
-		Name: fmt.Sprintf("convert %v to %v", from, to), Shape: fmt.Sprint(n), Bytes: int64(len(src) + len(dst)),
+		Name: fmt.Sprintf("convert %v to %v", from, to), Shape: fmt.Sprint(n), Bytes: int64(len(src) + len(dst)), Written: int64(len(dst)),
 		Run: func() { convert.Convert(to, dst, from, src) },
 	}
 }

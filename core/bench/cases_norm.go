@@ -15,7 +15,7 @@ func normPool(p pool.Shape) Kernel {
 	x, y, idx, scratch := random(in), zeros(out), make([]int32, out), zeros(norm.BatchNormReLUPoolScratch(&p))
 	mean, variance, gamma, beta := zeros(p.C), zeros(p.C), ones(p.C), zeros(p.C)
 	return Kernel{
-		Name: "batch norm + relu + pool", Shape: poolShape(&p), FLOPs: 9 * int64(in), Bytes: 4 * int64(2*in+2*out),
+		Name: "batch norm + relu + pool", Shape: poolShape(&p), FLOPs: 9 * int64(in), Bytes: 4 * int64(2*in+2*out), Written: 8 * int64(out),
 		Run: func() {
 			norm.BatchNormStats(p.N, p.C, p.H*p.W, x, mean, variance)
 			norm.BatchNormReLUPool(&p, x, mean, gamma, gamma, beta, y, idx, scratch)
@@ -30,7 +30,7 @@ func normPoolGrad(p pool.Shape) Kernel {
 	dx, dgamma, dbeta, sums := zeros(in), zeros(p.C), zeros(p.C), zeros(p.C)
 	norm.BatchNormReLUPool(&p, x, mean, one, one, beta, y, idx, scratch)
 	return Kernel{
-		Name: "batch norm + relu + pool grad", Shape: poolShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(3*in+3*out),
+		Name: "batch norm + relu + pool grad", Shape: poolShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(2*in+3*out), Written: 4 * int64(in),
 		Run: func() {
 			norm.BatchNormReLUPoolGrad(&p, x, y, dy, false, idx, mean, one, one, beta, dx, dgamma, dbeta, sums, false)
 		},
@@ -40,7 +40,7 @@ func normPoolGrad(p pool.Shape) Kernel {
 func batchNorm(n, c, hw int) Kernel {
 	x, y, mean, variance, one := random(n*c*hw), zeros(n*c*hw), zeros(c), zeros(c), ones(c)
 	return Kernel{
-		Name: "batch norm", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 7 * int64(len(x)), Bytes: 12 * int64(len(x)),
+		Name: "batch norm", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 7 * int64(len(x)), Bytes: 12 * int64(len(x)), Written: 4 * int64(len(x)),
 		Run: func() {
 			norm.BatchNormStats(n, c, hw, x, mean, variance)
 			norm.BatchNormApply(n, c, hw, x, mean, one, one, mean, y)
@@ -52,7 +52,7 @@ func batchNormGrad(n, c, hw int) Kernel {
 	x, dy, dx, mean, one := random(n*c*hw), random(n*c*hw), zeros(n*c*hw), zeros(c), ones(c)
 	dgamma, dbeta := zeros(c), zeros(c)
 	return Kernel{
-		Name: "batch norm grad", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 9 * int64(len(x)), Bytes: 20 * int64(len(x)),
+		Name: "batch norm grad", Shape: fmt.Sprintf("%dx%dx%d", n, c, hw), FLOPs: 9 * int64(len(x)), Bytes: 20 * int64(len(x)), Written: 4 * int64(len(x)),
 		Run: func() { norm.BatchNormGrad(n, c, hw, x, dy, mean, one, one, dx, dgamma, dbeta, false) },
 	}
 }
@@ -61,7 +61,7 @@ func batchNormGrad(n, c, hw int) Kernel {
 func rowNorm(name string, rows, cols, flops, tensors int, run func(x, y, mean, invstd, gamma, beta []float32)) Kernel {
 	x, y, mean, invstd, gamma, beta := random(rows*cols), zeros(rows*cols), zeros(rows), ones(rows), ones(cols), zeros(cols)
 	return Kernel{
-		Name: name, Shape: fmt.Sprintf("%dx%d", rows, cols), FLOPs: int64(flops * len(x)), Bytes: int64(4 * tensors * len(x)),
+		Name: name, Shape: fmt.Sprintf("%dx%d", rows, cols), FLOPs: int64(flops * len(x)), Bytes: int64(4 * tensors * len(x)), Written: 4 * int64(len(x)),
 		Run: func() { run(x, y, mean, invstd, gamma, beta) },
 	}
 }
@@ -116,14 +116,19 @@ func groupNormGrad(s norm.GroupShape) Kernel {
 
 // attentionHeads is a causal attention whose queries, keys and values lie side by side, as one linear
 // layer gives them: run gets the rows of each head of each sample.
-func attentionHeads(name string, products int64, positions, dim, heads, samples int, run func(h attention.Head, x, dx [3]attention.Rows[float32], out, dy attention.Rows[float32])) Kernel {
+func attentionHeads(name string, products int64, grad bool, positions, dim, heads, samples int, run func(h attention.Head, x, dx [3]attention.Rows[float32], out, dy attention.Rows[float32])) Kernel {
 	width := heads * dim
 	x, dx := random(samples*positions*3*width), zeros(samples*positions*3*width)
 	out, dy := zeros(samples*positions*width), random(samples*positions*width)
 	h := attention.Head{Queries: positions, Keys: positions, Dim: dim, Causal: true}
+	written := len(out)
+	if grad {
+		written = len(dx)
+	}
 	return Kernel{
 		Name: name, Shape: fmt.Sprintf("%dx%d, %d heads of %d", samples, positions, heads, dim),
 		FLOPs: products * 2 * int64(dim) * int64(heads*samples) * int64(positions*(positions+1)/2), Bytes: 4 * products / 2 * int64(len(x)+len(out)),
+		Written: 4 * int64(written),
 		Run: func() {
 			for i := range samples * heads {
 				first, head := i/heads*positions, i%heads*dim
@@ -141,14 +146,14 @@ func attentionHeads(name string, products int64, positions, dim, heads, samples 
 
 func attentionCase(positions, dim, heads, samples int) Kernel {
 	lse, scratch := zeros(positions), zeros(attention.ForwardScratch(attention.Head{Queries: positions, Keys: positions, Dim: dim}))
-	return attentionHeads("attention", 2, positions, dim, heads, samples, func(h attention.Head, x, _ [3]attention.Rows[float32], out, _ attention.Rows[float32]) {
+	return attentionHeads("attention", 2, false, positions, dim, heads, samples, func(h attention.Head, x, _ [3]attention.Rows[float32], out, _ attention.Rows[float32]) {
 		attention.Forward(h, nil, x[0], x[1], x[2], out, lse, scratch)
 	})
 }
 
 func attentionGradCase(positions, dim, heads, samples int) Kernel {
 	lse, scratch := zeros(positions), zeros(attention.BackwardScratch(attention.Head{Queries: positions, Keys: positions, Dim: dim}))
-	return attentionHeads("attention grad", 5, positions, dim, heads, samples, func(h attention.Head, x, dx [3]attention.Rows[float32], out, dy attention.Rows[float32]) {
+	return attentionHeads("attention grad", 5, true, positions, dim, heads, samples, func(h attention.Head, x, dx [3]attention.Rows[float32], out, dy attention.Rows[float32]) {
 		attention.Backward(h, nil, x[0], x[1], x[2], out, dy, lse, dx[0], dx[1], dx[2], scratch)
 	})
 }

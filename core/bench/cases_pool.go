@@ -28,32 +28,36 @@ func poolCases() (cases []func() Kernel) {
 }
 
 // pooling is a case whose outputs have so many tensors.
-func pooling(name string, p pool.Shape, tensors int, run func(x, y []float32)) Kernel {
+func pooling(name string, p pool.Shape, tensors int, grad bool, run func(x, y []float32)) Kernel {
 	x, y := random(p.N*p.C*p.H*p.W), random(p.N*p.C*p.OutH()*p.OutW())
+	written := tensors * len(y)
+	if grad {
+		written = len(x)
+	}
 	return Kernel{
 		Name: name, Shape: fmt.Sprintf("%s, %dx%d of stride %d", poolShape(&p), p.R, p.S, p.StrideW),
-		Bytes: 4 * int64(len(x)+tensors*len(y)), Run: func() { run(x, y) },
+		Bytes: 4 * int64(len(x)+tensors*len(y)), Written: 4 * int64(written), Run: func() { run(x, y) },
 	}
 }
 
 func meanPool(p pool.Shape) Kernel {
 	scratch := zeros(p.Scratch())
-	return pooling("average pool", p, 1, func(x, y []float32) { pool.AvgPool2D(&p, x, y, scratch) })
+	return pooling("average pool", p, 1, false, func(x, y []float32) { pool.AvgPool2D(&p, x, y, scratch) })
 }
 
 func meanPoolGrad(p pool.Shape) Kernel {
 	scratch := zeros(p.GradScratch())
-	return pooling("average pool grad", p, 1, func(dx, dy []float32) { pool.AvgPool2DGrad(&p, dy, dx, scratch) })
+	return pooling("average pool grad", p, 1, true, func(dx, dy []float32) { pool.AvgPool2DGrad(&p, dy, dx, scratch) })
 }
 
 func maxPool(p pool.Shape) Kernel {
 	idx, scratch := make([]int32, p.N*p.C*p.OutH()*p.OutW()), zeros(p.MaxScratch())
-	return pooling("max pool", p, 2, func(x, y []float32) { pool.MaxPool2D(&p, x, y, idx, scratch) })
+	return pooling("max pool", p, 2, false, func(x, y []float32) { pool.MaxPool2D(&p, x, y, idx, scratch) })
 }
 
 func maxPoolGrad(p pool.Shape) Kernel {
 	idx := make([]int32, p.N*p.C*p.OutH()*p.OutW())
 	pool.MaxPool2D(&p, random(p.N*p.C*p.H*p.W), zeros(len(idx)), idx, zeros(p.MaxScratch()))
 	scratch := zeros(p.MaxGradScratch())
-	return pooling("max pool grad", p, 2, func(dx, dy []float32) { pool.MaxPool2DGrad(&p, dy, idx, dx, scratch) })
+	return pooling("max pool grad", p, 2, true, func(dx, dy []float32) { pool.MaxPool2DGrad(&p, dy, idx, dx, scratch) })
 }

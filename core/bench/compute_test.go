@@ -12,7 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-var machine = Machine{GFLOPS: 100, Caches: []Bandwidth{{1 << 20, 200}, {1 << 30, 20}}}
+var machine = Machine{GFLOPS: 100, Caches: []Bandwidth{{Bytes: 1 << 20, GBps: 200}, {Bytes: 1 << 30, GBps: 20}}}
 
 func TestMachineIsMeasured(t *testing.T) {
 	m, err := Measure(time.Millisecond)
@@ -23,25 +23,31 @@ func TestMachineIsMeasured(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	for _, c := range m.Caches {
-		if c.GBps <= 0 {
-			t.Errorf("%d bytes: %v GB/s", c.Bytes, c.GBps)
+		if c.GBps <= 0 || c.Written <= 0 {
+			t.Errorf("%+v", c)
 		}
 	}
 }
 
 func TestFloorIsTheLargerOfComputingAndMoving(t *testing.T) {
+	stores := machine
+	stores.Caches = []Bandwidth{{1 << 20, 200, 50}, {1 << 30, 20, 10}}
 	for _, c := range []struct {
-		flops, bytes int64
-		want         time.Duration
+		m                     *Machine
+		flops, bytes, written int64
+		want                  time.Duration
 	}{
-		{1000, 8, 10},                         // 100 operations per nanosecond
-		{0, 1000, 5},                          // from the cache
-		{0, 2 << 20, (2 << 20) / 20},          // from memory
-		{1, 4 << 30, (4 << 30) / 20},          // larger than anything measured
-		{100 << 20, 2 << 20, 100 << 20 / 100}, // both, computing takes longer
+		{&machine, 1000, 8, 8, 10},                               // 100 operations per nanosecond
+		{&machine, 0, 1000, 1000, 5},                             // from the cache
+		{&machine, 0, 2 << 20, 1 << 20, (2 << 20) / 20},          // from memory
+		{&machine, 1, 4 << 30, 1 << 20, (4 << 30) / 20},          // larger than anything measured
+		{&machine, 100 << 20, 2 << 20, 1 << 20, 100 << 20 / 100}, // both, computing takes longer
+		{&stores, 0, 1000, 1000, 20},                             // storing takes longer than moving
+		{&stores, 0, 1000, 100, 5},                               // moving takes longer
+		{&stores, 0, 2 << 20, 2 << 20, (2 << 20) / 10},           // to memory
 	} {
-		if got := machine.floor(tensor.F32, c.flops, c.bytes, int(c.bytes)); got != c.want {
-			t.Errorf("%d operations, %d bytes: %v, want %v", c.flops, c.bytes, got, c.want)
+		if got := c.m.floor(work{tensor.F32, c.flops, c.bytes, c.written}); got != c.want {
+			t.Errorf("%d operations, %d bytes, %d of them written: %v, want %v", c.flops, c.bytes, c.written, got, c.want)
 		}
 	}
 }
@@ -50,7 +56,7 @@ func TestFloorOfProductsOfBF16(t *testing.T) {
 	for peak, want := range map[float64]time.Duration{0: 10, 200: 5} { // without such products: float32's
 		m := machine
 		m.BF16 = peak
-		if got := m.floor(tensor.BF16, 1000, 8, 8); got != want {
+		if got := m.floor(work{tensor.BF16, 1000, 8, 8}); got != want {
 			t.Errorf("at %v GFLOP/s of bfloat16: %v, want %v", peak, got, want)
 		}
 	}

@@ -59,7 +59,7 @@ func Cores(ctx context.Context, threads int, budget time.Duration) (*CoresReport
 	}
 	for _, n := range bandwidthSizes {
 		if err := add(fmt.Sprintf("y += x, %.1f MiB per thread", float64(n)/(1<<20)), "GB/s", eachThread(threads, func() func() int64 {
-			x, y := make([]float32, n/8), make([]float32, n/8)
+			x, y := ones(n/8), ones(n/8)
 			return func() int64 {
 				elementwise.AddTo(y, x)
 				return int64(n) * 3 / 2

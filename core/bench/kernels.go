@@ -12,12 +12,13 @@ import (
 
 // Kernel is a kernel on one shape, with what it has to compute and to move.
 type Kernel struct {
-	Name  string       // "conv2d", "conv2d grad weight"
-	Shape string       // "100x16x14x14, 32 of 5x5"
-	FLOPs int64        // as the definition counts them, a multiplication and an addition as two
-	Bytes int64        // read and written at least
-	DType tensor.DType // of what it multiplies; Invalid: float32
-	Run   func()       // once, on memory of its own
+	Name    string       // "conv2d", "conv2d grad weight"
+	Shape   string       // "100x16x14x14, 32 of 5x5"
+	FLOPs   int64        // as the definition counts them, a multiplication and an addition as two
+	Bytes   int64        // read and written at least
+	Written int64        // of these, the bytes of results
+	DType   tensor.DType // of what it multiplies; Invalid: float32
+	Run     func()       // once, on memory of its own
 }
 
 // KernelResult is what was measured for one kernel.
@@ -65,7 +66,7 @@ func Kernels(ctx context.Context, m *Machine, o KernelOptions, each func(KernelR
 func (m *Machine) measure(k *Kernel, budget time.Duration) KernelResult {
 	runs := repeat(budget, k.Run)
 	p50 := runs.percentile(0.5)
-	floor := m.floor(k.DType, k.FLOPs, k.Bytes, int(k.Bytes))
+	floor := m.floor(work{k.DType, k.FLOPs, k.Bytes, k.Written})
 	return KernelResult{
 		Name: k.Name, Shape: k.Shape, P50: micros(p50), Min: micros(runs[0]), Floor: micros(floor),
 		GFLOPS: rate(float64(k.FLOPs), p50), GBps: rate(float64(k.Bytes), p50),

@@ -15,18 +15,18 @@ import (
 // Machine is the peak performance of one core of this machine, from which the floor of
 // a kernel is computed.
 type Machine struct {
-	CPU    string  `json:"cpu,omitempty"`              // as CPUModel names it
-	Level  string  `json:"level"`                      // instruction set of the kernels
-	GFLOPS float64 `json:"peak_gflops"`                // float32 multiply-adds in registers, a multiplication and an addition as two
-	BF16   float64 `json:"peak_bf16_gflops,omitempty"` // the same with products of bfloat16; 0: the CPU has none
-	// Decimal gigabytes per second read and written by y += x, by the size of both.
+	CPU    string      `json:"cpu,omitempty"`              // as CPUModel names it
+	Level  string      `json:"level"`                      // instruction set of the kernels
+	GFLOPS float64     `json:"peak_gflops"`                // float32 multiply-adds in registers, a multiplication and an addition as two
+	BF16   float64     `json:"peak_bf16_gflops,omitempty"` // the same with products of bfloat16; 0: the CPU has none
 	Caches []Bandwidth `json:"bandwidth"`
 }
 
-// Bandwidth is the memory bandwidth of one core for a size.
+// Bandwidth is the memory bandwidth of one core where so many bytes are touched again and again, in decimal gigabytes per second.
 type Bandwidth struct {
-	Bytes int     `json:"bytes"`
-	GBps  float64 `json:"gbps"`
+	Bytes   int     `json:"bytes"`
+	GBps    float64 `json:"gbps"`       // read and written by y += x
+	Written float64 `json:"write_gbps"` // of stores alone; 0: not measured
 }
 
 // bandwidthSizes reach from the second-level cache of every CPU to the memory behind all caches.
@@ -49,27 +49,39 @@ func Measure(budget time.Duration) (Machine, error) {
 		m.BF16 = rate(float64(flops), d)
 	}
 	for _, n := range bandwidthSizes {
-		x, y := make([]float32, n/8), make([]float32, n/8)
-		d := fastest(budget, func() { elementwise.AddTo(y, x) })
-		m.Caches = append(m.Caches, Bandwidth{Bytes: n, GBps: rate(float64(n)*3/2, d)})
+		x, y := ones(n/8), ones(n/8)
+		both := fastest(budget, func() { elementwise.AddTo(y, x) })
+		y = ones(n / 4)
+		stores := fastest(budget, func() { elementwise.Fill(y, 1) })
+		m.Caches = append(m.Caches, Bandwidth{Bytes: n, GBps: rate(float64(n)*3/2, both), Written: rate(float64(n), stores)})
 	}
 	return m, nil
 }
 
-// floor is the least time that so many operations on values of a type and bytes
-// can take when size bytes are touched in all.
-func (m *Machine) floor(d tensor.DType, flops, bytes int64, size int) time.Duration {
+// work is what a kernel has to do at least.
+type work struct {
+	dtype          tensor.DType // of what it multiplies
+	flops          int64
+	bytes, written int64 // read and written, and of these written
+}
+
+// floor is the least time that work can take: of arithmetic, of moving bytes between the core and the cache that holds them all, and of
+// storing those that are written, which often takes longer than reading as many.
+func (m *Machine) floor(w work) time.Duration {
 	peak := m.GFLOPS
-	if d == tensor.BF16 && m.BF16 > 0 {
+	if w.dtype == tensor.BF16 && m.BF16 > 0 {
 		peak = m.BF16
 	}
-	gbps := 0.0
-	for _, c := range m.Caches {
-		if gbps = c.GBps; size <= c.Bytes {
+	var c Bandwidth
+	for _, c = range m.Caches {
+		if w.bytes <= int64(c.Bytes) {
 			break
 		}
 	}
-	ns := max(float64(flops)/peak, float64(bytes)/gbps)
+	ns := max(float64(w.flops)/peak, float64(w.bytes)/c.GBps)
+	if c.Written > 0 {
+		ns = max(ns, float64(w.written)/c.Written)
+	}
 	return time.Duration(ns)
 }
 

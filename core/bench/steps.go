@@ -51,7 +51,7 @@ func Steps(ctx context.Context, p *plan.Plan, dev plan.Device, m *Machine, threa
 	out := make([]StepResult, len(runs))
 	for i, s := range p.Steps() {
 		p50 := runs[i].percentile(0.5)
-		floor := m.floor(typeOf(&s), s.FLOPs, s.Bytes, int(s.Bytes)) / time.Duration(max(1, threads))
+		floor := m.floor(work{typeOf(&s), s.FLOPs, s.Bytes, s.Written}) / time.Duration(max(1, threads))
 		out[i] = StepResult{
 			Layer: s.Layer, Op: string(s.Op), P50: micros(p50), FLOPs: s.FLOPs, Bytes: s.Bytes,
 			GFLOPS: rate(float64(s.FLOPs), p50), Floor: micros(floor), OfFloor: float64(floor) / float64(max(1, p50)),

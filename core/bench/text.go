@@ -101,7 +101,7 @@ func (m *Machine) Text(w io.Writer) {
 		fmt.Fprintf(w, ", %.0f of bf16", m.BF16)
 	}
 	for _, c := range m.Caches {
-		fmt.Fprintf(w, ", %.0f GB/s in %s", c.GBps, bytesize.Text(c.Bytes))
+		fmt.Fprintf(w, ", %.0f GB/s in %s (stores: %.0f)", c.GBps, bytesize.Text(c.Bytes), c.Written)
 	}
 	fmt.Fprintln(w)
 }

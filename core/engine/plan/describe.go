@@ -44,20 +44,25 @@ func (p *Plan) Memory(dev Device) Memory {
 	return m
 }
 
-// cost counts a step's floating point operations and the bytes it has to move at least.
-func cost(s *Step) (flops, bytes int64) {
-	for _, list := range [2][]Operand{s.In, s.Out} {
-		for i := range list {
-			bytes += int64(list[i].Spec.Bytes())
-		}
-	}
+// cost counts a step's floating point operations, the bytes it has to move at least, and those of them that it writes.
+func cost(s *Step) (flops, bytes, written int64) {
+	written = size(s.Out)
+	bytes = size(s.In) + written
 	switch step := op.StepOf(s.Op); {
 	case step.Stated != nil:
 		flops = step.Stated(s.Attr, s.In[0].Spec.Shape[0])
 	case step.Cost != nil:
 		flops = step.Cost(specs(s.In), specs(s.Out))
 	}
-	return flops, bytes
+	return flops, bytes, written
+}
+
+// size is the bytes of operands.
+func size(list []Operand) (bytes int64) {
+	for i := range list {
+		bytes += int64(list[i].Spec.Bytes())
+	}
+	return bytes
 }
 
 // specs are the types and shapes of operands, zero where absent.

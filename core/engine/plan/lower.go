@@ -241,7 +241,7 @@ func (l *lowering) finish() []Step {
 			s.Out = append(s.Out, l.operand(v, add))
 			written[v] = true
 		}
-		s.FLOPs, s.Bytes = cost(&s)
+		s.FLOPs, s.Bytes, s.Written = cost(&s)
 		steps[i] = s
 	}
 	return steps

@@ -60,6 +60,7 @@ type Step struct {
 	Row      int   // of a loss: the first of its rows; not 0 where an earlier step has reported those before
 	FLOPs    int64 // multiplications and additions counted apart
 	Bytes    int64 // read and written
+	Written  int64 // of these, the bytes of outputs
 
 	// Positions is how many of a sample's positions a run of a plan with Options.Positions
 	// computes; 0: all. Operations that keep some of earlier ones read and write it behind

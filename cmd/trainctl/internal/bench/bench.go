@@ -50,9 +50,9 @@ func stepCommand(p *cli.Program) *cobra.Command {
 		Short: "Measure each operation of a training step",
 		Long: `Measure each operation of one rank's training step, as planned for the configuration,
 on random data: forward, loss and backward, without optimizer, communication and data
-loading. "floor" is the larger of two times: operations over the core's peak, and bytes
-over its bandwidth; both rates are measured first. "of floor" exceeds 100 % if an
-algorithm needs fewer multiplications than the definition.`,
+loading. "floor" is the largest of three times: operations over the core's peak, bytes over
+its bandwidth, and bytes written over that of stores; all rates are measured first.
+"of floor" exceeds 100 % if an algorithm needs fewer multiplications than the definition.`,
 		Example: "  trainctl bench step configs/mnist-ddp.toml --set train.per_rank_batch=100",
 	}
 	return measureConfig(cmd, p, 2*time.Second, func(ctx context.Context, c *config.Config, budget time.Duration) (*bench.StepReport, error) {
@@ -118,10 +118,10 @@ func kernelsCommand() *cobra.Command {
 		Use:   "kernels",
 		Short: "Measure the CPU kernels against this core's peak and bandwidth",
 		Long: `Measure the CPU kernels on one thread, on the shapes of the models' training steps.
-"floor" is the larger of operations over the core's peak and bytes over the bandwidth
-of the cache they fit into, both measured first; "of floor" exceeds 100 % where an
-algorithm needs fewer multiplications than the definition. TRAINCTL_CPU forces an
-instruction set, TRAINCTL_CONV=direct leaves Winograd out.
+"floor" is the largest of operations over the core's peak, bytes over the bandwidth of
+the cache they fit into, and bytes written over that of stores there, all measured
+first; "of floor" exceeds 100 % where an algorithm needs fewer multiplications than the
+definition. TRAINCTL_CPU forces an instruction set, TRAINCTL_CONV=direct leaves Winograd out.
 
 --check fails if a convolution takes more than 1.3 times as long as by the algorithm
 that is best for it, and names it; --random adds convolutions that are not in the list.`,
