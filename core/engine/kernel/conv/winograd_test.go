@@ -47,6 +47,18 @@ var pickCases = []Shape{
 	{N: 2, C: 32, H: 11, W: 10, K: 16, R: 1, S: 1, StrideH: 3, StrideW: 3},
 }
 
+// dilatedCases have phases of one size and of several, in one dimension and in both, several groups of tiles, of which some have to
+// grow to all phases, and blocks of filters.
+var dilatedCases = []Shape{
+	{N: 3, C: 16, H: 16, W: 16, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, DilH: 2, DilW: 2},
+	{N: 2, C: 32, H: 23, W: 21, K: 16, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3, DilH: 3, DilW: 3},
+	{N: 2, C: 30, H: 16, W: 40, K: 46, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 2, PadW: 5, DilH: 2, DilW: 5},
+	{N: 2, C: 16, H: 32, W: 18, K: 16, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 8, PadW: 3, DilH: 2, DilW: 1},
+	{N: 1, C: 16, H: 24, W: 33, K: 48, R: 3, S: 3, StrideH: 1, StrideW: 1, DilH: 2, DilW: 2},
+	{N: 3, C: 64, H: 62, W: 16, K: 80, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 16, PadW: 4, DilH: 16, DilW: 4},
+	{N: 9, C: 160, H: 16, W: 16, K: 150, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 4, PadW: 4, DilH: 4, DilW: 4},
+}
+
 // unevenCases have channels that 16 does not divide.
 var unevenCases = []Shape{
 	{N: 3, C: 24, H: 12, W: 12, K: 40, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
@@ -63,7 +75,7 @@ var unevenCases = []Shape{
 // Interpolation loses about three bits against a direct sum: held against float64.
 func TestWinograd(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for _, c := range slices.Concat(winogradCases, halvingCases, pickCases, unevenCases) {
+		for _, c := range slices.Concat(winogradCases, halvingCases, pickCases, dilatedCases, unevenCases) {
 			p, tol := &c, 6e-5
 			if p.StrideH > 1 {
 				tol = 1e-5
@@ -108,7 +120,7 @@ func TestWinograd(t *testing.T) {
 // loss scale is lowered on such evidence. Other images stay as they are.
 func TestWinogradKeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2]) {
+		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2], dilatedCases[:3]) {
 			p := &c
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
@@ -144,6 +156,7 @@ func TestTeams(t *testing.T) {
 		for _, p := range []Shape{
 			{N: 3, C: 112, H: 7, W: 9, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 			{N: 2, C: 144, H: 6, W: 6, K: 112, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+			{N: 3, C: 112, H: 16, W: 17, K: 112, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 4, PadW: 2, DilH: 4, DilW: 2},
 			{N: 4, C: 96, H: 8, W: 8, K: 224, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
 			{N: 100, C: 96, H: 8, W: 8, K: 112, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // four groups, two for each of three threads
 		} {

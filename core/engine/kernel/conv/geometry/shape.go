@@ -31,11 +31,18 @@ func (p *Shape) OutH() int { return (p.H+2*p.PadH-p.DilationH()*(p.R-1)-1)/p.Str
 // OutW is the width of the output.
 func (p *Shape) OutW() int { return (p.W+2*p.PadW-p.DilationW()*(p.S-1)-1)/p.StrideW + 1 }
 
-// DilationH is the vertical distance of two taps.
-func (p *Shape) DilationH() int { return max(p.DilH, 1) }
+// DilationH is the vertical distance of two taps; 1 where there is one tap.
+func (p *Shape) DilationH() int { return dilation(p.DilH, p.R) }
 
-// DilationW is the horizontal distance of two taps.
-func (p *Shape) DilationW() int { return max(p.DilW, 1) }
+// DilationW is the horizontal distance of two taps; 1 where there is one tap.
+func (p *Shape) DilationW() int { return dilation(p.DilW, p.S) }
+
+func dilation(given, taps int) int {
+	if taps == 1 {
+		return 1
+	}
+	return max(given, 1)
+}
 
 // GroupCount is the number of groups, at least 1.
 func (p *Shape) GroupCount() int { return max(p.Groups, 1) }
@@ -70,8 +77,8 @@ func (p *Shape) String() string {
 	if p.StrideW != p.StrideH {
 		s += fmt.Sprintf("x%d", p.StrideW)
 	}
-	if p.DilationH() > 1 || p.DilationW() > 1 {
-		s += fmt.Sprintf(", dilation %dx%d", p.DilationH(), p.DilationW())
+	if p.DilH > 1 || p.DilW > 1 {
+		s += fmt.Sprintf(", dilation %dx%d", max(p.DilH, 1), max(p.DilW, 1))
 	}
 	if p.GroupCount() > 1 {
 		s += fmt.Sprintf(", %d groups", p.GroupCount())

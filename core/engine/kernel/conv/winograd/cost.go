@@ -49,7 +49,7 @@ func tilesOf(p *geometry.Shape, d geometry.Direction, side int) int {
 	if d == geometry.ToInput && p.StrideH == 1 {
 		h, w = p.H, p.W
 	}
-	return p.N * kernel.CeilDiv(h, side) * kernel.CeilDiv(w, side)
+	return p.N * tilesAlong(h, p.DilationH(), side) * tilesAlong(w, p.DilationW(), side)
 }
 
 // Terms counts what direction d of p does if it saves little. See package cost.

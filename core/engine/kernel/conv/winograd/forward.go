@@ -143,28 +143,37 @@ func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 		s := geometry.BandAt(first, row, end, c.down)
 		row += s.Rows
 		top := max(0, s.Row*c.step-c.padH)
-		bottom := min(c.h, (s.Row+s.Rows)*c.step+c.over-c.padH)
+		bottom := min(c.h, (s.Row+s.Rows)*c.step+c.dilH*c.over-c.padH)
 		for block := block; block < endBlock; block++ {
 			plane := x[(s.Image*c.ins+vectorAt(block*channelLanes, c.ins))*c.h*c.w:]
 			if top < bottom {
 				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
 			}
 			for i := range s.Rows {
-				t.count, t.in = c.across, &c.frame[(s.Row+i)*c.step*c.width*channelLanes]
-				t.out = &c.data[(block*c.stride+(s.Before+i)*c.across)*channelLanes]
-				dataToPoints(c.step+c.over, c.points, &t)
+				frame, data := c.frame[c.rowAt(s.Row+i, c.step)*c.width*channelLanes:], c.data[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]
+				c.eachPhase(func(phase, tiles int) {
+					t.count, t.in, t.out = tiles, &frame[phase*channelLanes], &data[phase*tiles*channelLanes]
+					dataToPoints(c.step+c.over, c.points, &t)
+				})
 			}
 		}
 	}
 }
 
-// toPoints transforms tiles, which begin step vectors apart in rows of width vectors, to
+// eachPhase calls f for the phases of a row of tiles, which have as many tiles each.
+func (c *call[T]) eachPhase(f func(phase, tiles int)) {
+	for phase := range c.dilW {
+		f(phase, c.across/c.dilW)
+	}
+}
+
+// toPoints transforms tiles of a phase, which begin step of its vectors apart in rows of width vectors, to
 // points in so many channels.
 func (c *call[T]) toPoints(width, step, channels int) transform {
 	const vector = 4 * channelLanes
 	point := 4 * c.pointElems(channels/channelLanes)
 	return transform{
-		inRow: vector * width, inCol: vector, inStep: vector * step,
+		inRow: vector * width * c.dilH, inCol: vector * c.dilW, inStep: vector * step * c.dilW,
 		outRow: c.points * point, outCol: point, outStep: vector, tmp: &c.tmp[0],
 	}
 }
@@ -201,7 +210,7 @@ func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
 	point := 4 * c.pointElems(c.toBlock/channelLanes)
 	t := transform{
 		inRow: c.points * point, inCol: point, inStep: 4 * channelLanes,
-		outRow: 4 * c.outWidth * channelLanes, outCol: 4 * channelLanes, outStep: 4 * c.side * channelLanes,
+		outRow: 4 * c.outWidth * channelLanes * c.dilH, outCol: 4 * channelLanes * c.dilW, outStep: 4 * c.side * channelLanes * c.dilW,
 		tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
@@ -211,9 +220,11 @@ func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
 		bottom := min(c.oh, top+s.Rows*c.side)
 		for block := 0; block < outs; block += channelLanes {
 			for i := range s.Rows {
-				t.count, t.in = c.across, &c.products[block*c.stride+((s.Before+i)*c.across)*channelLanes]
-				t.out = &c.lanes[i*c.side*c.outWidth*channelLanes]
-				pointsTo(c.points, c.side, &t)
+				products, lanes := c.products[block*c.stride+((s.Before+i)*c.across)*channelLanes:], c.lanes[c.rowAt(i, c.side)*c.outWidth*channelLanes:]
+				c.eachPhase(func(phase, tiles int) {
+					t.count, t.in, t.out = tiles, &products[phase*tiles*channelLanes], &lanes[phase*channelLanes]
+					pointsTo(c.points, c.side, &t)
+				})
 			}
 			add, channel := zeros[:], vectorAt(c.first+to+block, c.outs)
 			if bias != nil {

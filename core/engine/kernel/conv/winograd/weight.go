@@ -75,9 +75,11 @@ func (c *call[T]) readGradients(dy []T, group, block, endBlock int) {
 			plane := dy[(s.Image*c.outs+vectorAt(block*channelLanes, c.outs))*c.oh*c.ow:]
 			c.toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.Rows {
-				t.count, t.in = c.across, &c.lanes[(s.Row+i)*c.side*c.outWidth*channelLanes]
-				t.out = &c.products[(block*c.stride+(s.Before+i)*c.across)*channelLanes]
-				filterToPoints(c.side, c.points, &t)
+				lanes, products := c.lanes[c.rowAt(s.Row+i, c.side)*c.outWidth*channelLanes:], c.products[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]
+				c.eachPhase(func(phase, tiles int) {
+					t.count, t.in, t.out = tiles, &lanes[phase*channelLanes], &products[phase*tiles*channelLanes]
+					filterToPoints(c.side, c.points, &t)
+				})
 			}
 		}
 	}

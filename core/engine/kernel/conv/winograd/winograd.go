@@ -15,6 +15,10 @@ import (
 // of 9, with P = 8 a 5×5 filter 4 instead of 25. The gradient for the weights is
 // the same with a tile of dy as the filter.
 //
+// Dilated filters see every second pixel, say, of every second row: the pixels fall apart into
+// phases, each of which is an image of its own that a filter without dilation sees. Tiles of a
+// phase are read from where its pixels lie, and their outputs are written there.
+//
 // The points are 0, ±3/4, ±3/2 and ∞ for 3×3 filters, whose results are about
 // twice as far from the exact ones as a direct float32 sum; 0, ±1, ±2, ±1/2 and ∞
 // for 5×5, five times as far: 2e-6 of the outputs' size. What is not finite
@@ -125,7 +129,7 @@ func Takes(p *geometry.Shape) bool { return takesTiles(p, outputSide) }
 
 // takesTiles is Takes for tiles of side×side outputs.
 func takesTiles(p *geometry.Shape, side int) bool {
-	return kernel.Current() != kernel.Generic && !Disabled && p.GroupCount() == 1 && p.DilationH() == 1 && p.DilationW() == 1 &&
+	return kernel.Current() != kernel.Generic && !Disabled && p.GroupCount() == 1 &&
 		min(p.C, p.K) >= channelLanes && (stride1(p, side) || stride2(p) || picks(p))
 }
 
@@ -137,7 +141,7 @@ func vectorAt(channel, n int) int { return min(channel, n-channelLanes) }
 
 // stride1 is for stride 1: tiles have to save at least half of the products.
 func stride1(p *geometry.Shape, side int) bool {
-	return p.StrideH == 1 && p.StrideW == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH < p.R && p.PadW < p.R &&
+	return p.StrideH == 1 && p.StrideW == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH <= p.DilationH()*(p.R-1) && p.PadW <= p.DilationW()*(p.S-1) &&
 		2*products(p, side, p.OutH(), p.OutW()) <= p.R*p.R*p.OutH()*p.OutW()*p.C*p.K &&
 		2*products(p, side, p.H, p.W) <= p.R*p.R*p.H*p.W*p.C*p.K
 }
@@ -146,14 +150,19 @@ func stride1(p *geometry.Shape, side int) bool {
 // slower that saving a fifth of the products pays.
 func stride2(p *geometry.Shape) bool {
 	tiles := kernel.CeilDiv(p.OutH(), outputSide) * kernel.CeilDiv(p.OutW(), outputSide) * padded(p.C) * padded(p.K)
-	return p.StrideH == 2 && p.StrideW == 2 && p.R == 3 && p.S == 3 && p.PadH == 1 && p.PadW == 1 &&
+	return p.StrideH == 2 && p.StrideW == 2 && p.R == 3 && p.S == 3 && p.PadH == 1 && p.PadW == 1 && p.DilationH() == 1 && p.DilationW() == 1 &&
 		5*halvingPoints*halvingPoints*tiles <= 4*p.R*p.S*p.OutH()*p.OutW()*p.C*p.K
 }
 
 // products is how many products the tiles of an image take.
 func products(p *geometry.Shape, side, oh, ow int) int {
 	n := side + p.R - 1
-	return n * n * kernel.CeilDiv(oh, side) * kernel.CeilDiv(ow, side) * padded(p.C) * padded(p.K)
+	return n * n * tilesAlong(oh, p.DilationH(), side) * tilesAlong(ow, p.DilationW(), side) * padded(p.C) * padded(p.K)
+}
+
+// tilesAlong is how many tiles there are along n outputs, in all phases of a dilation.
+func tilesAlong(n, dilation, side int) int {
+	return dilation * kernel.CeilDiv(kernel.CeilDiv(n, dilation), side)
 }
 
 // picks reports whether a convolution is a product over some of the pixels.
@@ -174,7 +183,8 @@ type call[T pixel] struct {
 	first, all     int // the call computes to channels of all, from first on: all of them, but for a member of a Team
 	h, w, oh, ow   int
 	padH, padW     int
-	across, down   int  // tiles per image
+	dilH, dilW     int  // of the filters
+	across, down   int  // tiles per image, of all phases
 	width          int  // vectors in a row of the frame
 	outWidth       int  // vectors in a row of output lanes
 	rows, most     int  // of tiles in a group, and in one of any part of the images
@@ -197,11 +207,11 @@ func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
 		pointShape: pointShapes[kernel.Current()],
 		taps:       p.R, points: side + p.R - 1, side: side, step: side, over: p.R - 1,
 		images: p.N, ins: p.C, outs: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
-		padH: p.PadH, padW: p.PadW, flipped: gradInput,
+		padH: p.PadH, padW: p.PadW, dilH: p.DilationH(), dilW: p.DilationW(), flipped: gradInput,
 	}
 	if gradInput {
 		c.ins, c.outs, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
-		c.padH, c.padW = p.R-1-p.PadH, p.R-1-p.PadW
+		c.padH, c.padW = c.dilH*(p.R-1)-p.PadH, c.dilW*(p.S-1)-p.PadW
 	}
 	c.from, c.to = padded(c.ins), padded(c.outs)
 	c.all = c.to
@@ -211,8 +221,8 @@ func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
 	case p.StrideH == 2:
 		c.halve(gradInput)
 	}
-	c.across, c.down = kernel.CeilDiv(c.ow, c.side), kernel.CeilDiv(c.oh, c.side)
-	c.width = max(c.across*c.step+c.over, c.padW+kernel.CeilDiv(c.w, channelLanes)*channelLanes)
+	c.across, c.down = tilesAlong(c.ow, c.dilW, c.side), tilesAlong(c.oh, c.dilH, c.side)
+	c.width = max(c.across*c.step+c.dilW*c.over, c.padW+kernel.CeilDiv(c.w, channelLanes)*channelLanes)
 	c.outWidth = max(c.across*c.side, kernel.CeilDiv(c.ow, channelLanes)*channelLanes)
 	c.divide()
 	return c
@@ -249,16 +259,21 @@ func (c *call[T]) divide() {
 			tiles /= 2 // larger ones
 		}
 	}
-	c.most = min(c.images*c.down, max(1, tiles/c.across))
+	c.most = min(c.images*c.down, max(1, tiles/c.across/c.dilH)*c.dilH)
 	c.rows = c.most
-	if unit := c.tileRows / gcd(c.tileRows, c.across); c.rows > unit && !(c.fewer && c.rows == c.images*c.down) {
-		c.rows -= c.rows % unit // whole micro-kernels
+	unit := c.tileRows / gcd(c.tileRows, c.across) // whole micro-kernels
+	if unit *= c.dilH / gcd(unit, c.dilH); c.rows > unit && !(c.fewer && c.rows == c.images*c.down) {
+		c.rows -= c.rows % unit
 	}
 	c.stride = c.whole(c.rows * c.across)
 }
 
 // groups is the number of groups of tiles.
 func (c *call[T]) groups() int { return kernel.CeilDiv(c.images*c.down, c.rows) }
+
+// rowAt is the first row of outputs, or with the step of tiles of pixels the first row of the frame, of a row of tiles. Rows of tiles that differ in their
+// phase alone follow each other, and a group has all of them.
+func (c *call[T]) rowAt(tiles, step int) int { return tiles/c.dilH*c.dilH*step + tiles%c.dilH }
 
 // group is the rows of tiles of a group.
 func (c *call[T]) group(i int) (first, end int) {
@@ -285,7 +300,7 @@ func (c *call[T]) filterElems() int {
 }
 
 func (c *call[T]) frameElems() int {
-	return max(c.down*c.step+c.over, c.padH+c.h) * c.width * channelLanes
+	return max(c.down*c.step+c.dilH*c.over, c.padH+c.h) * c.width * channelLanes
 }
 
 func (c *call[T]) lanesElems() int { return c.down * c.side * c.outWidth * channelLanes }
