@@ -14,6 +14,10 @@ var manyShapes = []conv.Shape{
 	// Few and odd channels, and filters that are not square.
 	square(64, 3, 32, 13, 3, 1), square(64, 43, 8, 61, 3, 1), square(64, 7, 32, 13, 3, 1), oblong(64, 32, 16, 32, 1, 7), oblong(64, 32, 16, 32, 7, 1),
 	square(64, 16, 32, 2, 5, 1),
+	// One row and one column, as Inception has them, and rows of sound; dilated ones, of networks for segmentation and for sound.
+	oblong(16, 128, 17, 128, 1, 7), oblong(16, 128, 17, 128, 7, 1), oblong(64, 96, 9, 128, 1, 3), oblong(64, 128, 9, 128, 3, 1),
+	row(square(64, 64, 1, 64, 1, 1), 128, 3), row(square(64, 32, 1, 64, 1, 1), 100, 5), row(square(16, 48, 1, 48, 1, 1), 256, 7), row(dilated(square(16, 64, 1, 64, 1, 1), 8), 256, 3),
+	dilated(square(64, 32, 40, 32, 3, 1), 2), dilated(square(16, 128, 28, 128, 3, 1), 2), dilated(square(16, 64, 32, 64, 3, 1), 4), dilated(square(16, 32, 24, 48, 5, 1), 2),
 	// Depthwise and grouped.
 	depthwise(64, 32, 32, 3, 1), depthwise(64, 64, 32, 3, 2), depthwise(64, 128, 16, 3, 1), depthwise(64, 256, 8, 3, 1), depthwise(64, 13, 32, 3, 2),
 	depthwise(64, 29, 16, 5, 1), depthwise(64, 43, 16, 3, 2), depthwise(64, 24, 8, 7, 1), depthwise(64, 48, 4, 7, 1), depthwise(64, 96, 14, 7, 1),

@@ -59,6 +59,20 @@ var dilatedCases = []Shape{
 	{N: 9, C: 160, H: 16, W: 16, K: 150, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 4, PadW: 4, DilH: 4, DilW: 4},
 }
 
+// lineCases are filters of one row and of one column, over images and over lines, dilated, with several groups of tiles and blocks of filters.
+var lineCases = []Shape{
+	{N: 3, C: 16, H: 9, W: 16, K: 32, R: 1, S: 3, StrideH: 1, StrideW: 1, PadW: 1},
+	{N: 2, C: 32, H: 19, W: 11, K: 16, R: 3, S: 1, StrideH: 1, StrideW: 1, PadH: 1},
+	{N: 2, C: 16, H: 17, W: 17, K: 48, R: 1, S: 7, StrideH: 1, StrideW: 1, PadW: 3},
+	{N: 2, C: 30, H: 16, W: 17, K: 46, R: 7, S: 1, StrideH: 1, StrideW: 1, PadH: 3},
+	{N: 5, C: 32, H: 1, W: 100, K: 48, R: 1, S: 5, StrideH: 1, StrideW: 1, PadW: 2},
+	{N: 4, C: 16, H: 40, W: 1, K: 16, R: 5, S: 1, StrideH: 1, StrideW: 1, PadH: 4},
+	{N: 3, C: 48, H: 1, W: 130, K: 48, R: 1, S: 3, StrideH: 1, StrideW: 1, PadW: 8, DilW: 8},
+	{N: 2, C: 16, H: 24, W: 10, K: 16, R: 5, S: 1, StrideH: 1, StrideW: 1, PadH: 4, DilH: 3},
+	{N: 9, C: 200, H: 8, W: 8, K: 150, R: 1, S: 7, StrideH: 1, StrideW: 1, PadW: 3},
+	{N: 20, C: 144, H: 1, W: 40, K: 160, R: 1, S: 3, StrideH: 1, StrideW: 1, PadW: 1},
+}
+
 // unevenCases have channels that 16 does not divide.
 var unevenCases = []Shape{
 	{N: 3, C: 24, H: 12, W: 12, K: 40, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
@@ -75,7 +89,7 @@ var unevenCases = []Shape{
 // Interpolation loses about three bits against a direct sum: held against float64.
 func TestWinograd(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for _, c := range slices.Concat(winogradCases, halvingCases, pickCases, dilatedCases, unevenCases) {
+		for _, c := range slices.Concat(winogradCases, halvingCases, pickCases, dilatedCases, lineCases, unevenCases) {
 			p, tol := &c, 6e-5
 			if p.StrideH > 1 {
 				tol = 1e-5
@@ -120,7 +134,7 @@ func TestWinograd(t *testing.T) {
 // loss scale is lowered on such evidence. Other images stay as they are.
 func TestWinogradKeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2], dilatedCases[:3]) {
+		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2], dilatedCases[:3], lineCases[:3]) {
 			p := &c
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad
@@ -157,6 +171,7 @@ func TestTeams(t *testing.T) {
 			{N: 3, C: 112, H: 7, W: 9, K: 144, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
 			{N: 2, C: 144, H: 6, W: 6, K: 112, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
 			{N: 3, C: 112, H: 16, W: 17, K: 112, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 4, PadW: 2, DilH: 4, DilW: 2},
+			{N: 3, C: 224, H: 8, W: 8, K: 176, R: 5, S: 1, StrideH: 1, StrideW: 1, PadH: 2},
 			{N: 4, C: 96, H: 8, W: 8, K: 224, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
 			{N: 100, C: 96, H: 8, W: 8, K: 112, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}, // four groups, two for each of three threads
 		} {

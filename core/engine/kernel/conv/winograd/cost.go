@@ -16,6 +16,7 @@ const (
 	pointSteps                      // as picked, of other tiles, at their points
 	evaluated                       // points of filters, or of their gradients
 	tilePoints                      // points of tiles of both sides
+	linePixels                      // elements of both sides that lines are made of, in whole vectors
 	tapSteps                        // as picked, of weight gradients with channels in lanes
 	tapCalls                        // of their micro-kernel
 	frameRows                       // rows that are copied to frames
@@ -25,17 +26,17 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {picked: 0.994, pickedPixels: 0.513, pickedWeights: 15, halved: 1.66, pointSteps: 1.02, evaluated: 0.2, tilePoints: 0.15, spreadPixels: 1.1},
-	cost.HalvedAVX2: {picked: 1.14, pickedPixels: 1.8, pickedWeights: 20, spreadPixels: 2.2, halved: 2.57, pointSteps: 1.66, evaluated: 0.4, tilePoints: 0.3},
-	kernel.AVX512:   {picked: 0.871, pickedPixels: 0.638, pickedWeights: 15.5, halved: 2.77, pointSteps: 1.1, evaluated: 0.16, tilePoints: 0.1, spreadPixels: 1.1},
+	kernel.AVX2:     {picked: 0.994, pickedPixels: 0.513, pickedWeights: 15, halved: 1.66, pointSteps: 1.02, evaluated: 0.2, tilePoints: 0.15, linePixels: 0.36, spreadPixels: 1.1},
+	cost.HalvedAVX2: {picked: 1.14, pickedPixels: 1.8, pickedWeights: 20, spreadPixels: 2.2, halved: 2.57, pointSteps: 1.66, evaluated: 0.4, tilePoints: 0.3, linePixels: 0.8},
+	kernel.AVX512:   {picked: 0.871, pickedPixels: 0.638, pickedWeights: 15.5, halved: 2.77, pointSteps: 1.1, evaluated: 0.16, tilePoints: 0.1, linePixels: 0.4, spreadPixels: 1.1},
 }
 
-// Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none, and weight
+// Saves reports whether tiles save so many products that nothing else is faster. Filters of 1x1 save none, those of a line fewer than squares do, and weight
 // gradients of a stride of 2 too few where one side has no more than a vector of channels. For few tiles it takes longer to
 // evaluate the filters at the points.
 func Saves(p *geometry.Shape, d geometry.Direction) bool {
 	const leastTiles = 64
-	return !picks(p) && tilesOf(p, d, outputSide) >= leastTiles && !halvesFew(p, d)
+	return !picks(p) && !isLine(p) && tilesOf(p, d, outputSide) >= leastTiles && !halvesFew(p, d)
 }
 
 // halvesFew is for weight gradients of a stride of 2 and few channels.
@@ -49,7 +50,8 @@ func tilesOf(p *geometry.Shape, d geometry.Direction, side int) int {
 	if d == geometry.ToInput && p.StrideH == 1 {
 		h, w = p.H, p.W
 	}
-	return p.N * tilesAlong(h, p.DilationH(), side) * tilesAlong(w, p.DilationW(), side)
+	tile := tileOf(p, side)
+	return p.N * tilesAlong(h, p.DilationH(), tile.h) * tilesAlong(w, p.DilationW(), tile.w)
 }
 
 // Terms counts what direction d of p does if it saves little. See package cost.
@@ -63,7 +65,7 @@ func TermsBF16(p *geometry.Shape, d geometry.Direction) cost.Terms {
 // termsOf is Terms for tiles of side×side outputs.
 func termsOf(p *geometry.Shape, d geometry.Direction, side int) (t cost.Terms) {
 	if !picks(p) {
-		tiles, points, filters := tilesOf(p, d, side), (side+p.R-1)*(side+p.S-1), padded(p.C)*padded(p.K)
+		tiles, points, filters := tilesOf(p, d, side), tileOf(p, side).points(p).area(), padded(p.C)*padded(p.K)
 		if p.StrideH == 2 {
 			points = halvingPoints * halvingPoints
 		}
@@ -74,6 +76,9 @@ func termsOf(p *geometry.Shape, d geometry.Direction, side int) (t cost.Terms) {
 		}
 		t[pointSteps] = cost.FMAs(float64(pointShapes[kernel.Current()].whole(tiles)*points*filters) / float64(kernel.Lanes()))
 		t[tilePoints] = float64(tiles * points * (padded(p.C) + padded(p.K)))
+		if isLine(p) {
+			t[linePixels] = float64(p.N * (p.H*padded(p.W)*padded(p.C) + p.OutH()*padded(p.OutW())*padded(p.K)))
+		}
 		return t
 	}
 	pixels := float64(p.N * p.OutH() * p.OutW())

@@ -54,10 +54,10 @@ func (c *call[T]) convolve(w Filters[T], bias []float32, y []T, group int) {
 
 // setFilters evaluates a block of filters at the points: [P·P][outs/16][ins][16].
 func (c *call[T]) setFilters(w Filters[T], from, ins, to, outs int) {
-	n, point := c.taps*c.taps, 4*c.filterElems()
+	n, point := c.taps.area(), 4*c.filterElems()
 	t := transform{
-		inRow: 4 * c.taps * channelLanes, inCol: 4 * channelLanes, inStep: 4 * n * channelLanes,
-		outRow: c.points * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
+		inRow: 4 * c.taps.w * channelLanes, inCol: 4 * channelLanes, inStep: 4 * n * channelLanes,
+		outRow: c.points.w * point, outCol: point, outStep: 4 * channelLanes, tmp: &c.tmp[0],
 	}
 	firstTap := &c.tapLanes[0]
 	if c.flipped {
@@ -78,14 +78,14 @@ func (c *call[T]) setFilters(w Filters[T], from, ins, to, outs int) {
 func (c *call[T]) twiceIn(channel int) int  { return channel - vectorAt(channel, c.ins) }
 func (c *call[T]) twiceOut(channel int) int { return channel - vectorAt(channel, c.outs) }
 
-// readFilters gathers the taps of 16 by 16 filters: [from][taps²][16].
+// readFilters gathers the taps of 16 by 16 filters: [from][taps][16].
 func (c *call[T]) readFilters(w Filters[T], from, to int) {
 	from, to = vectorAt(from, c.ins), vectorAt(to, c.outs)
 	d, widen := widens[T]()
 	switch {
 	case w.Wide != nil:
 		gatherFilters(c, w.Wide, from, to)
-	case widen && !(c.flipped && c.taps == 1):
+	case widen && !(c.flipped && c.taps.area() == 1):
 		c.readWidened(d, w.Own, from, to)
 	default:
 		gatherFilters(c, w.Own, from, to)
@@ -94,7 +94,7 @@ func (c *call[T]) readFilters(w Filters[T], from, to int) {
 
 // gatherFilters is readFilters with a kernel for W.
 func gatherFilters[T, W pixel](c *call[T], w []W, from, to int) {
-	n, size := c.taps*c.taps, int(unsafe.Sizeof(w[0]))
+	n, size := c.taps.area(), int(unsafe.Sizeof(w[0]))
 	if c.flipped && n == 1 {
 		for i := range channelLanes {
 			copyRow(w[(from+i)*c.outs+to:], c.tapLanes[i*channelLanes:][:channelLanes])
@@ -115,7 +115,7 @@ func gatherFilters[T, W pixel](c *call[T], w []W, from, to int) {
 // readWidened is readFilters by way of float32.
 func (c *call[T]) readWidened(d tensor.DType, w []T, from, to int) {
 	const row = 4 * channelLanes
-	n := c.taps * c.taps
+	n := c.taps.area()
 	run := channelLanes * n // the filters between one channel and 16 others lie in one piece
 	if !c.flipped {
 		c.widen(d, w[(to*c.ins+from)*n:], c.ins*n, run)
@@ -134,26 +134,26 @@ const flippedAhead = 4
 // readImages evaluates a group of tiles at the points, in some of the blocks of channels.
 func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 	first, end := c.group(group)
-	t := c.toPoints(c.width, c.step, c.from)
+	t := c.toPoints(c.width, c.step.w, c.from)
 	every := 1
-	if c.over < 0 {
-		every = c.step // the rows between are not read
+	if c.over.h < 0 {
+		every = c.step.h // the rows between are not read
 	}
 	for row := first; row < end; {
 		s := geometry.BandAt(first, row, end, c.down)
 		row += s.Rows
-		top := max(0, s.Row*c.step-c.padH)
-		bottom := min(c.h, (s.Row+s.Rows)*c.step+c.dilH*c.over-c.padH)
+		top := max(0, s.Row*c.step.h-c.pad.h)
+		bottom := min(c.h, (s.Row+s.Rows)*c.step.h+c.dilation.h*c.over.h-c.pad.h)
 		for block := block; block < endBlock; block++ {
 			plane := x[(s.Image*c.ins+vectorAt(block*channelLanes, c.ins))*c.h*c.w:]
 			if top < bottom {
-				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.padH)*c.width+c.padW)*channelLanes:], c.width)
+				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.pad.h)*c.width+c.pad.w)*channelLanes:], c.width)
 			}
 			for i := range s.Rows {
-				frame, data := c.frame[c.rowAt(s.Row+i, c.step)*c.width*channelLanes:], c.data[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]
+				frame, data := c.frame[c.rowAt(s.Row+i, c.step.h)*c.width*channelLanes:], c.data[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]
 				c.eachPhase(func(phase, tiles int) {
 					t.count, t.in, t.out = tiles, &frame[phase*channelLanes], &data[phase*tiles*channelLanes]
-					dataToPoints(c.step+c.over, c.points, &t)
+					dataToPoints(size{c.step.h + c.over.h, c.step.w + c.over.w}, c.points, &t)
 				})
 			}
 		}
@@ -162,8 +162,8 @@ func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 
 // eachPhase calls f for the phases of a row of tiles, which have as many tiles each.
 func (c *call[T]) eachPhase(f func(phase, tiles int)) {
-	for phase := range c.dilW {
-		f(phase, c.across/c.dilW)
+	for phase := range c.dilation.w {
+		f(phase, c.across/c.dilation.w)
 	}
 }
 
@@ -173,8 +173,8 @@ func (c *call[T]) toPoints(width, step, channels int) transform {
 	const vector = 4 * channelLanes
 	point := 4 * c.pointElems(channels/channelLanes)
 	return transform{
-		inRow: vector * width * c.dilH, inCol: vector * c.dilW, inStep: vector * step * c.dilW,
-		outRow: c.points * point, outCol: point, outStep: vector, tmp: &c.tmp[0],
+		inRow: vector * width * c.dilation.h, inCol: vector * c.dilation.w, inStep: vector * step * c.dilation.w,
+		outRow: c.points.w * point, outCol: point, outStep: vector, tmp: &c.tmp[0],
 	}
 }
 
@@ -209,18 +209,18 @@ func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
 	var zeros [channelLanes]float32
 	point := 4 * c.pointElems(c.toBlock/channelLanes)
 	t := transform{
-		inRow: c.points * point, inCol: point, inStep: 4 * channelLanes,
-		outRow: 4 * c.outWidth * channelLanes * c.dilH, outCol: 4 * channelLanes * c.dilW, outStep: 4 * c.side * channelLanes * c.dilW,
+		inRow: c.points.w * point, inCol: point, inStep: 4 * channelLanes,
+		outRow: 4 * c.outWidth * channelLanes * c.dilation.h, outCol: 4 * channelLanes * c.dilation.w, outStep: 4 * c.side.w * channelLanes * c.dilation.w,
 		tmp: &c.tmp[0],
 	}
 	for row := first; row < end; {
 		s := geometry.BandAt(first, row, end, c.down)
 		row += s.Rows
-		top := s.Row * c.side
-		bottom := min(c.oh, top+s.Rows*c.side)
+		top := s.Row * c.side.h
+		bottom := min(c.oh, top+s.Rows*c.side.h)
 		for block := 0; block < outs; block += channelLanes {
 			for i := range s.Rows {
-				products, lanes := c.products[block*c.stride+((s.Before+i)*c.across)*channelLanes:], c.lanes[c.rowAt(i, c.side)*c.outWidth*channelLanes:]
+				products, lanes := c.products[block*c.stride+((s.Before+i)*c.across)*channelLanes:], c.lanes[c.rowAt(i, c.side.h)*c.outWidth*channelLanes:]
 				c.eachPhase(func(phase, tiles int) {
 					t.count, t.in, t.out = tiles, &products[phase*tiles*channelLanes], &lanes[phase*channelLanes]
 					pointsTo(c.points, c.side, &t)

@@ -7,12 +7,16 @@ import (
 )
 
 // The kernels of Winograd: with 6 points for filters of 3×3, with 8 for 5×5, with 9 for
-// 3×3 with stride 2, and with 10 and 11 for those of larger tiles, which exist for
+// 3×3 with stride 2, those of lines with 6 for three taps and 8 for five and seven, and with 10 and 11 for those of larger tiles, which exist for
 // AVX-512 alone.
 
-// dataToPoints evaluates tiles of pixels×pixels.
-func dataToPoints(pixels, points int, t *transform) {
-	switch [2]int{pixels, points} {
+// dataToPoints evaluates tiles of pixels.
+func dataToPoints(pixels, points size, t *transform) {
+	if n, ok := t.alongLine(pixels, points); ok {
+		lineDataToPoints(n.from, t)
+		return
+	}
+	switch [2]int{pixels.w, points.w} {
 	case [2]int{1, 1}:
 		geometry.CopyVectors(t.count, 1, t.in, t.inStep, t.out, t.outStep)
 	case [2]int{6, 6}:
@@ -30,9 +34,13 @@ func dataToPoints(pixels, points int, t *transform) {
 	}
 }
 
-// filterToPoints evaluates filters of n×n taps.
-func filterToPoints(n, points int, t *transform) {
-	switch [2]int{n, points} {
+// filterToPoints evaluates filters of so many taps.
+func filterToPoints(taps, points size, t *transform) {
+	if n, ok := t.alongLine(taps, points); ok {
+		lineFilterToPoints(n, t)
+		return
+	}
+	switch [2]int{taps.w, points.w} {
 	case [2]int{1, 1}:
 		geometry.CopyVectors(t.count, 1, t.in, t.inStep, t.out, t.outStep)
 	case [2]int{3, 6}:
@@ -58,14 +66,18 @@ func filterToPoints(n, points int, t *transform) {
 	}
 }
 
-// pointsTo interpolates to n×n outputs. A single point is the first of them, and
+// pointsTo interpolates to tiles of outputs. A single point is the first of them, and
 // the others are left alone.
-func pointsTo(points, n int, t *transform) {
-	if points == 1 {
+func pointsTo(points, outputs size, t *transform) {
+	if points.area() == 1 {
 		geometry.CopyVectors(t.count, 1, t.in, t.inStep, t.out, t.outStep)
 		return
 	}
-	switch [2]int{points, n} {
+	if n, ok := t.alongLine(points, outputs); ok {
+		linePointsTo(n, t)
+		return
+	}
+	switch [2]int{points.w, outputs.w} {
 	case [2]int{6, 3}:
 		vecPoints6To3(t)
 	case [2]int{6, 4}:
@@ -88,6 +100,66 @@ func pointsTo(points, n int, t *transform) {
 		vecPoints11To5(t)
 	case [2]int{11, 7}:
 		vecPoints11To7(t)
+	}
+}
+
+// lengths are how many vectors of a line are read and written.
+type lengths struct{ from, to int }
+
+// alongLine reports whether rectangles are lines, and how long. Those of a column become rows, which is what kernels know.
+func (t *transform) alongLine(from, to size) (lengths, bool) {
+	switch {
+	case from.w == 1 && to.w == 1 && max(from.h, to.h) > 1:
+		t.inCol, t.outCol = t.inRow, t.outRow
+		return lengths{from.h, to.h}, true
+	case from.h == 1 && to.h == 1 && max(from.w, to.w) > 1:
+		return lengths{from.w, to.w}, true
+	}
+	return lengths{}, false
+}
+
+// lineDataToPoints evaluates lines of pixels at as many points.
+func lineDataToPoints(points int, t *transform) {
+	if points == 6 {
+		vecLineDataTo6Points(t)
+	} else {
+		vecLineDataTo8Points(t)
+	}
+}
+
+// lineFilterToPoints evaluates filters of a line.
+func lineFilterToPoints(n lengths, t *transform) {
+	switch n {
+	case lengths{3, 6}:
+		vecLineFilter3To6Points(t)
+	case lengths{4, 6}:
+		vecLineFilter4To6Points(t)
+	case lengths{2, 8}:
+		vecLineFilter2To8Points(t)
+	case lengths{4, 8}:
+		vecLineFilter4To8Points(t)
+	case lengths{5, 8}:
+		vecLineFilter5To8Points(t)
+	case lengths{7, 8}:
+		vecLineFilter7To8Points(t)
+	}
+}
+
+// linePointsTo interpolates to outputs along a line.
+func linePointsTo(n lengths, t *transform) {
+	switch n {
+	case lengths{6, 3}:
+		vecLinePoints6To3(t)
+	case lengths{6, 4}:
+		vecLinePoints6To4(t)
+	case lengths{8, 2}:
+		vecLinePoints8To2(t)
+	case lengths{8, 4}:
+		vecLinePoints8To4(t)
+	case lengths{8, 5}:
+		vecLinePoints8To5(t)
+	case lengths{8, 7}:
+		vecLinePoints8To7(t)
 	}
 }
 

@@ -91,7 +91,7 @@ func (c *call[T]) wideRoom() int {
 	if _, widen := widens[T](); !widen {
 		return 0
 	}
-	return channelLanes * max(wideElems, c.w, c.ow, channelLanes*c.taps*c.taps)
+	return channelLanes * max(wideElems, c.w, c.ow, channelLanes*c.taps.area())
 }
 
 // widen copies runs of 16 planes side by side to c.wide.

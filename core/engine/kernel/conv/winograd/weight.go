@@ -65,17 +65,17 @@ func (c *call[T]) clearRest(buf []float32, used, blocks, lo, hi int) {
 // channels.
 func (c *call[T]) readGradients(dy []T, group, block, endBlock int) {
 	first, end := c.group(group)
-	t := c.toPoints(c.outWidth, c.side, c.all)
+	t := c.toPoints(c.outWidth, c.side.w, c.all)
 	for row := first; row < end; {
 		s := geometry.BandAt(first, row, end, c.down)
 		row += s.Rows
-		top := s.Row * c.side
-		bottom := min(c.oh, top+s.Rows*c.side)
+		top := s.Row * c.side.h
+		bottom := min(c.oh, top+s.Rows*c.side.h)
 		for block := block; block < endBlock; block++ {
 			plane := dy[(s.Image*c.outs+vectorAt(block*channelLanes, c.outs))*c.oh*c.ow:]
 			c.toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.Rows {
-				lanes, products := c.lanes[c.rowAt(s.Row+i, c.side)*c.outWidth*channelLanes:], c.products[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]
+				lanes, products := c.lanes[c.rowAt(s.Row+i, c.side.h)*c.outWidth*channelLanes:], c.products[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]
 				c.eachPhase(func(phase, tiles int) {
 					t.count, t.in, t.out = tiles, &lanes[phase*channelLanes], &products[phase*tiles*channelLanes]
 					filterToPoints(c.side, c.points, &t)
@@ -116,10 +116,10 @@ func (c *call[T]) sumTiles(tiles, from, ins, to, outs int, add bool) {
 
 // writeFilters interpolates a block of sums, and writes or adds them to dw [to, from, taps, taps].
 func (c *call[T]) writeFilters(dw []float32, from, ins, to, outs int, add bool) {
-	n, point := c.taps*c.taps, 4*c.filterElems()
+	n, point := c.taps.area(), 4*c.filterElems()
 	t := transform{
-		inRow: c.points * point, inCol: point, inStep: 4 * channelLanes,
-		outRow: 4 * c.taps * channelLanes, outCol: 4 * channelLanes, outStep: 4 * n * channelLanes, tmp: &c.tmp[0],
+		inRow: c.points.w * point, inCol: point, inStep: 4 * channelLanes,
+		outRow: 4 * c.taps.w * channelLanes, outCol: 4 * channelLanes, outStep: 4 * n * channelLanes, tmp: &c.tmp[0],
 	}
 	var zeros [channelLanes]float32
 	const row = 4 * channelLanes
@@ -140,7 +140,7 @@ func (c *call[T]) writeFilters(dw []float32, from, ins, to, outs int, add bool) 
 
 // addOnce clears those of 16 by 16 gradients that the vectors of channels before have added already.
 func (c *call[T]) addOnce(from, to int) {
-	n := c.taps * c.taps
+	n := c.taps.area()
 	clear(c.tapLanes[:c.twiceIn(from)*n*channelLanes])
 	if twice := c.twiceOut(to); twice > 0 {
 		for i := range channelLanes * n {

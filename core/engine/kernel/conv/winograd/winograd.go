@@ -32,6 +32,9 @@ import (
 // products per output instead of 9, and no more rounding than in a direct sum. The
 // gradient for the input goes from 5 values of dy to 8 pixels by as many products.
 //
+// Filters of one row or one column, of 3, 5 or 7 taps, go the same way along it: three taps and four outputs take
+// 6 products instead of 12, five 8 instead of 20, and seven taps and two outputs 8 instead of 14.
+//
 // A 1×1 filter with a stride has one product per output anyway. It goes the same
 // way, with P = S = 1, for how little it takes to gather the pixels that it sees.
 //
@@ -44,6 +47,7 @@ import (
 const (
 	maxPoints     = 11
 	outputSide    = 4 // of a tile of outputs, for float32 images
+	longLineSide  = 2 // of seven taps in a line
 	halvingPoints = 9 // of a tile of outputs with stride 2
 	channelLanes  = 16
 	blockTo       = 2 * channelLanes // output channels of a block of filters
@@ -124,26 +128,67 @@ type pointTile struct {
 	add                        int
 }
 
+// size is that of a rectangle, or a distance in both dimensions.
+type size struct{ h, w int }
+
+func (s size) area() int { return s.h * s.w }
+
+func square(side int) size { return size{side, side} }
+
+// filterSize is that of the filters of p.
+func filterSize(p *geometry.Shape) size { return size{p.R, p.S} }
+
+// tileOf is the tile of outputs of p, whose squares have such a side.
+func tileOf(p *geometry.Shape, side int) size {
+	if isLine(p) {
+		return size{lineSide(p.R), lineSide(p.S)}
+	}
+	return square(side)
+}
+
+// lineSide is the outputs of a tile along a line of so many taps.
+func lineSide(taps int) int {
+	switch taps {
+	case 1:
+		return 1
+	case 7:
+		return longLineSide
+	}
+	return outputSide
+}
+
+// points is how many points a tile of outputs has.
+func (s size) points(p *geometry.Shape) size { return size{s.h + p.R - 1, s.w + p.S - 1} }
+
 // Takes reports whether Winograd can compute p at the active level and saves enough products to pay.
 func Takes(p *geometry.Shape) bool { return takesTiles(p, outputSide) }
 
-// takesTiles is Takes for tiles of side×side outputs.
+// takesTiles is Takes for tiles whose squares are of side×side outputs.
 func takesTiles(p *geometry.Shape, side int) bool {
 	return kernel.Current() != kernel.Generic && !Disabled && p.GroupCount() == 1 &&
 		min(p.C, p.K) >= channelLanes && (stride1(p, side) || stride2(p) || picks(p))
 }
 
-// padded rounds a number of channels up to whole vectors.
+// isLine reports whether filters are of one row or one column, of 3, 5 or 7 taps, with stride 1.
+func isLine(p *geometry.Shape) bool {
+	taps := max(p.R, p.S)
+	return p.Stride1() && min(p.R, p.S) == 1 && (taps == 3 || taps == 5 || taps == 7)
+}
+
+// padded rounds a number of channels, or of pixels of a row, up to whole vectors.
 func padded(channels int) int { return kernel.CeilDiv(channels, channelLanes) * channelLanes }
 
 // vectorAt is the first of the 16 channels in the vector that begins at channel, of n.
 func vectorAt(channel, n int) int { return min(channel, n-channelLanes) }
 
-// stride1 is for stride 1: tiles have to save at least half of the products.
+// stride1 is for stride 1: tiles have to save at least half of the products, or lines a third.
 func stride1(p *geometry.Shape, side int) bool {
-	return p.StrideH == 1 && p.StrideW == 1 && p.R == p.S && (p.R == 3 || p.R == 5) && p.PadH <= p.DilationH()*(p.R-1) && p.PadW <= p.DilationW()*(p.S-1) &&
-		2*products(p, side, p.OutH(), p.OutW()) <= p.R*p.R*p.OutH()*p.OutW()*p.C*p.K &&
-		2*products(p, side, p.H, p.W) <= p.R*p.R*p.H*p.W*p.C*p.K
+	few := func(h, w int) bool {
+		tiles, all := products(p, side, h, w), p.R*p.S*h*w*p.C*p.K
+		return 2*tiles <= all || isLine(p) && 3*tiles <= 2*all
+	}
+	return (isLine(p) || p.Stride1() && p.R == p.S && (p.R == 3 || p.R == 5)) && p.PadH <= p.DilationH()*(p.R-1) && p.PadW <= p.DilationW()*(p.S-1) &&
+		few(p.OutH(), p.OutW()) && few(p.H, p.W)
 }
 
 // stride2 is for the layers that halve an image's sides. The alternative, im2col, is so much
@@ -156,8 +201,8 @@ func stride2(p *geometry.Shape) bool {
 
 // products is how many products the tiles of an image take.
 func products(p *geometry.Shape, side, oh, ow int) int {
-	n := side + p.R - 1
-	return n * n * tilesAlong(oh, p.DilationH(), side) * tilesAlong(ow, p.DilationW(), side) * padded(p.C) * padded(p.K)
+	tile := tileOf(p, side)
+	return tile.points(p).area() * tilesAlong(oh, p.DilationH(), tile.h) * tilesAlong(ow, p.DilationW(), tile.w) * padded(p.C) * padded(p.K)
 }
 
 // tilesAlong is how many tiles there are along n outputs, in all phases of a dilation.
@@ -174,16 +219,15 @@ func picks(p *geometry.Shape) bool {
 // The images and filters are float32 or bfloat16, the arithmetic is float32.
 type call[T pixel] struct {
 	pointShape
-	taps, points   int // of a filter, along a side
-	side           int // of a tile of outputs
-	step, over     int // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
+	taps, points   size // of a filter
+	side           size // of a tile of outputs
+	step, over     size // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
 	images         int
 	from, to       int // channels, in whole vectors
 	ins, outs      int // channels of the input and of the output
 	first, all     int // the call computes to channels of all, from first on: all of them, but for a member of a Team
 	h, w, oh, ow   int
-	padH, padW     int
-	dilH, dilW     int  // of the filters
+	pad, dilation  size
 	across, down   int  // tiles per image, of all phases
 	width          int  // vectors in a row of the frame
 	outWidth       int  // vectors in a row of output lanes
@@ -202,16 +246,16 @@ type call[T pixel] struct {
 }
 
 func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
-	side := tileSide[T](p)
+	side := tileOf(p, tileSide[T](p))
 	c := call[T]{
 		pointShape: pointShapes[kernel.Current()],
-		taps:       p.R, points: side + p.R - 1, side: side, step: side, over: p.R - 1,
+		taps:       filterSize(p), points: side.points(p), side: side, step: side, over: size{p.R - 1, p.S - 1},
 		images: p.N, ins: p.C, outs: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
-		padH: p.PadH, padW: p.PadW, dilH: p.DilationH(), dilW: p.DilationW(), flipped: gradInput,
+		pad: size{p.PadH, p.PadW}, dilation: size{p.DilationH(), p.DilationW()}, flipped: gradInput,
 	}
 	if gradInput {
 		c.ins, c.outs, c.h, c.w, c.oh, c.ow = p.K, p.C, c.oh, c.ow, p.H, p.W
-		c.padH, c.padW = c.dilH*(p.R-1)-p.PadH, c.dilW*(p.S-1)-p.PadW
+		c.pad = size{c.dilation.h*(p.R-1) - p.PadH, c.dilation.w*(p.S-1) - p.PadW}
 	}
 	c.from, c.to = padded(c.ins), padded(c.outs)
 	c.all = c.to
@@ -221,9 +265,9 @@ func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
 	case p.StrideH == 2:
 		c.halve(gradInput)
 	}
-	c.across, c.down = tilesAlong(c.ow, c.dilW, c.side), tilesAlong(c.oh, c.dilH, c.side)
-	c.width = max(c.across*c.step+c.dilW*c.over, c.padW+kernel.CeilDiv(c.w, channelLanes)*channelLanes)
-	c.outWidth = max(c.across*c.side, kernel.CeilDiv(c.ow, channelLanes)*channelLanes)
+	c.across, c.down = tilesAlong(c.ow, c.dilation.w, c.side.w), tilesAlong(c.oh, c.dilation.h, c.side.h)
+	c.width = max(c.across*c.step.w+c.dilation.w*c.over.w, c.pad.w+kernel.CeilDiv(c.w, channelLanes)*channelLanes)
+	c.outWidth = max(c.across*c.side.w, kernel.CeilDiv(c.ow, channelLanes)*channelLanes)
 	c.divide()
 	return c
 }
@@ -231,19 +275,19 @@ func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
 // halve is for stride 2: from 9 pixels to 4 outputs, or from 5 gradients to those of
 // 8 pixels, of which the first has the middle tap to itself.
 func (c *call[T]) halve(gradInput bool) {
-	c.points, c.step, c.over = halvingPoints, 2*c.side, 1
+	c.points, c.step, c.over = square(halvingPoints), square(2*outputSide), square(1)
 	if gradInput {
 		c.side, c.step = c.step, c.side
-		c.padH, c.padW = 0, 0
+		c.pad = size{}
 	}
 }
 
 // pick is for 1×1 filters: an output is the one pixel of its tile that it sees, and
 // the gradient of that pixel the only one in its tile that is not zero.
 func (c *call[T]) pick(stride int, gradInput bool) {
-	c.points, c.side, c.step, c.over = 1, 1, stride, 1-stride
+	c.points, c.side, c.step, c.over = square(1), square(1), square(stride), square(1-stride)
 	if gradInput {
-		c.side, c.step, c.over = stride, 1, 0
+		c.side, c.step, c.over = square(stride), square(1), size{}
 	}
 }
 
@@ -255,14 +299,14 @@ func (c *call[T]) divide() {
 		c.toBlock = min(c.to, blockTo)
 		blocks := kernel.CeilDiv(c.squares()*c.from*c.toBlock, winogradBlockElems)
 		c.fromBlock = kernel.CeilDiv(c.from/channelLanes, blocks) * channelLanes
-		if tiles = winogradManyTiles; c.points >= halvingPoints {
+		if tiles = winogradManyTiles; c.squares() >= halvingPoints*halvingPoints {
 			tiles /= 2 // larger ones
 		}
 	}
-	c.most = min(c.images*c.down, max(1, tiles/c.across/c.dilH)*c.dilH)
+	c.most = min(c.images*c.down, max(1, tiles/c.across/c.dilation.h)*c.dilation.h)
 	c.rows = c.most
 	unit := c.tileRows / gcd(c.tileRows, c.across) // whole micro-kernels
-	if unit *= c.dilH / gcd(unit, c.dilH); c.rows > unit && !(c.fewer && c.rows == c.images*c.down) {
+	if unit *= c.dilation.h / gcd(unit, c.dilation.h); c.rows > unit && !(c.fewer && c.rows == c.images*c.down) {
 		c.rows -= c.rows % unit
 	}
 	c.stride = c.whole(c.rows * c.across)
@@ -273,7 +317,9 @@ func (c *call[T]) groups() int { return kernel.CeilDiv(c.images*c.down, c.rows) 
 
 // rowAt is the first row of outputs, or with the step of tiles of pixels the first row of the frame, of a row of tiles. Rows of tiles that differ in their
 // phase alone follow each other, and a group has all of them.
-func (c *call[T]) rowAt(tiles, step int) int { return tiles/c.dilH*c.dilH*step + tiles%c.dilH }
+func (c *call[T]) rowAt(tiles, step int) int {
+	return tiles/c.dilation.h*c.dilation.h*step + tiles%c.dilation.h
+}
 
 // group is the rows of tiles of a group.
 func (c *call[T]) group(i int) (first, end int) {
@@ -288,7 +334,7 @@ func gcd(a, b int) int {
 }
 
 // squares is the number of points of a tile.
-func (c *call[T]) squares() int { return c.points * c.points }
+func (c *call[T]) squares() int { return c.points.area() }
 
 // pointElems is the distance between the points of a buffer with blocks of 16
 // channels: an odd number of cache lines, so that consecutive points fall into different sets.
@@ -300,14 +346,14 @@ func (c *call[T]) filterElems() int {
 }
 
 func (c *call[T]) frameElems() int {
-	return max(c.down*c.step+c.dilH*c.over, c.padH+c.h) * c.width * channelLanes
+	return max(c.down*c.step.h+c.dilation.h*c.over.h, c.pad.h+c.h) * c.width * channelLanes
 }
 
-func (c *call[T]) lanesElems() int { return c.down * c.side * c.outWidth * channelLanes }
+func (c *call[T]) lanesElems() int { return c.down * c.side.h * c.outWidth * channelLanes }
 
 // tapElems is the room for the taps of 16 by 16 filters, and what a last row of them writes too far.
 func (c *call[T]) tapElems() int {
-	return channelLanes * (channelLanes*c.taps*c.taps + channelLanes)
+	return channelLanes * (channelLanes*c.taps.area() + channelLanes)
 }
 
 const tmpElems = maxPoints * maxPoints * channelLanes
@@ -351,7 +397,7 @@ func (c *call[T]) reserve(productBlocks int, scratch []float32) {
 	c.products = cut(&scratch, c.blockElems(productBlocks))
 	c.own(&scratch)
 	clear(c.frame)
-	if c.points == 1 {
+	if c.squares() == 1 {
 		clear(c.lanes)
 	}
 }

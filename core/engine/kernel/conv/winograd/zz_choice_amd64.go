@@ -224,6 +224,132 @@ func vecPointCols8x2(pointTile *pointTile) {
 	pointCols8x2AVX512(pointTile)
 }
 
+// vecLineDataTo6Points transforms lines of 6 pixels to as many points.
+func vecLineDataTo6Points(transform *transform) {
+	if kernel.Wide() {
+		lineDataTo6PointsAVX512(transform)
+	} else {
+		lineDataTo6PointsAVX2(transform)
+	}
+}
+
+// vecLineFilter3To6Points transforms filters of 3 taps to 6 points.
+func vecLineFilter3To6Points(transform *transform) {
+	if kernel.Wide() {
+		lineFilter3To6PointsAVX512(transform)
+	} else {
+		lineFilter3To6PointsAVX2(transform)
+	}
+}
+
+// vecLinePoints6To3 transforms 6 points to 3 outputs.
+func vecLinePoints6To3(transform *transform) {
+	if kernel.Wide() {
+		linePoints6To3AVX512(transform)
+	} else {
+		linePoints6To3AVX2(transform)
+	}
+}
+
+// vecLineFilter4To6Points transforms filters of 4 taps to 6 points.
+func vecLineFilter4To6Points(transform *transform) {
+	if kernel.Wide() {
+		lineFilter4To6PointsAVX512(transform)
+	} else {
+		lineFilter4To6PointsAVX2(transform)
+	}
+}
+
+// vecLinePoints6To4 transforms 6 points to 4 outputs.
+func vecLinePoints6To4(transform *transform) {
+	if kernel.Wide() {
+		linePoints6To4AVX512(transform)
+	} else {
+		linePoints6To4AVX2(transform)
+	}
+}
+
+// vecLineDataTo8Points transforms lines of 8 pixels to as many points.
+func vecLineDataTo8Points(transform *transform) {
+	if kernel.Wide() {
+		lineDataTo8PointsAVX512(transform)
+	} else {
+		lineDataTo8PointsAVX2(transform)
+	}
+}
+
+// vecLineFilter4To8Points transforms filters of 4 taps to 8 points.
+func vecLineFilter4To8Points(transform *transform) {
+	if kernel.Wide() {
+		lineFilter4To8PointsAVX512(transform)
+	} else {
+		lineFilter4To8PointsAVX2(transform)
+	}
+}
+
+// vecLinePoints8To4 transforms 8 points to 4 outputs.
+func vecLinePoints8To4(transform *transform) {
+	if kernel.Wide() {
+		linePoints8To4AVX512(transform)
+	} else {
+		linePoints8To4AVX2(transform)
+	}
+}
+
+// vecLineFilter5To8Points transforms filters of 5 taps to 8 points.
+func vecLineFilter5To8Points(transform *transform) {
+	if kernel.Wide() {
+		lineFilter5To8PointsAVX512(transform)
+	} else {
+		lineFilter5To8PointsAVX2(transform)
+	}
+}
+
+// vecLinePoints8To5 transforms 8 points to 5 outputs.
+func vecLinePoints8To5(transform *transform) {
+	if kernel.Wide() {
+		linePoints8To5AVX512(transform)
+	} else {
+		linePoints8To5AVX2(transform)
+	}
+}
+
+// vecLineFilter2To8Points transforms filters of 2 taps to 8 points.
+func vecLineFilter2To8Points(transform *transform) {
+	if kernel.Wide() {
+		lineFilter2To8PointsAVX512(transform)
+	} else {
+		lineFilter2To8PointsAVX2(transform)
+	}
+}
+
+// vecLinePoints8To2 transforms 8 points to 2 outputs.
+func vecLinePoints8To2(transform *transform) {
+	if kernel.Wide() {
+		linePoints8To2AVX512(transform)
+	} else {
+		linePoints8To2AVX2(transform)
+	}
+}
+
+// vecLineFilter7To8Points transforms filters of 7 taps to 8 points.
+func vecLineFilter7To8Points(transform *transform) {
+	if kernel.Wide() {
+		lineFilter7To8PointsAVX512(transform)
+	} else {
+		lineFilter7To8PointsAVX2(transform)
+	}
+}
+
+// vecLinePoints8To7 transforms 8 points to 7 outputs.
+func vecLinePoints8To7(transform *transform) {
+	if kernel.Wide() {
+		linePoints8To7AVX512(transform)
+	} else {
+		linePoints8To7AVX2(transform)
+	}
+}
+
 // vecTapSums3x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 3 rows at a time.
 func vecTapSums3x1(pointTile *pointTile) {
 	tapSums3x1AVX2(pointTile)

@@ -144,6 +144,76 @@ func vecPointCols8x2(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
+// vecLineDataTo6Points transforms lines of 6 pixels to as many points.
+func vecLineDataTo6Points(transform *transform) {
+	lineDataTo6PointsNEON(transform)
+}
+
+// vecLineFilter3To6Points transforms filters of 3 taps to 6 points.
+func vecLineFilter3To6Points(transform *transform) {
+	lineFilter3To6PointsNEON(transform)
+}
+
+// vecLinePoints6To3 transforms 6 points to 3 outputs.
+func vecLinePoints6To3(transform *transform) {
+	linePoints6To3NEON(transform)
+}
+
+// vecLineFilter4To6Points transforms filters of 4 taps to 6 points.
+func vecLineFilter4To6Points(transform *transform) {
+	lineFilter4To6PointsNEON(transform)
+}
+
+// vecLinePoints6To4 transforms 6 points to 4 outputs.
+func vecLinePoints6To4(transform *transform) {
+	linePoints6To4NEON(transform)
+}
+
+// vecLineDataTo8Points transforms lines of 8 pixels to as many points.
+func vecLineDataTo8Points(transform *transform) {
+	lineDataTo8PointsNEON(transform)
+}
+
+// vecLineFilter4To8Points transforms filters of 4 taps to 8 points.
+func vecLineFilter4To8Points(transform *transform) {
+	lineFilter4To8PointsNEON(transform)
+}
+
+// vecLinePoints8To4 transforms 8 points to 4 outputs.
+func vecLinePoints8To4(transform *transform) {
+	linePoints8To4NEON(transform)
+}
+
+// vecLineFilter5To8Points transforms filters of 5 taps to 8 points.
+func vecLineFilter5To8Points(transform *transform) {
+	lineFilter5To8PointsNEON(transform)
+}
+
+// vecLinePoints8To5 transforms 8 points to 5 outputs.
+func vecLinePoints8To5(transform *transform) {
+	linePoints8To5NEON(transform)
+}
+
+// vecLineFilter2To8Points transforms filters of 2 taps to 8 points.
+func vecLineFilter2To8Points(transform *transform) {
+	lineFilter2To8PointsNEON(transform)
+}
+
+// vecLinePoints8To2 transforms 8 points to 2 outputs.
+func vecLinePoints8To2(transform *transform) {
+	linePoints8To2NEON(transform)
+}
+
+// vecLineFilter7To8Points transforms filters of 7 taps to 8 points.
+func vecLineFilter7To8Points(transform *transform) {
+	lineFilter7To8PointsNEON(transform)
+}
+
+// vecLinePoints8To7 transforms 8 points to 7 outputs.
+func vecLinePoints8To7(transform *transform) {
+	linePoints8To7NEON(transform)
+}
+
 // vecTapSums3x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 3 rows at a time.
 func vecTapSums3x1(pointTile *pointTile) {
 	tapSums3x1NEON(pointTile)

@@ -146,6 +146,76 @@ func vecPointCols8x2(pointTile *pointTile) {
 	kernel.NoVectors()
 }
 
+// vecLineDataTo6Points transforms lines of 6 pixels to as many points.
+func vecLineDataTo6Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLineFilter3To6Points transforms filters of 3 taps to 6 points.
+func vecLineFilter3To6Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLinePoints6To3 transforms 6 points to 3 outputs.
+func vecLinePoints6To3(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLineFilter4To6Points transforms filters of 4 taps to 6 points.
+func vecLineFilter4To6Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLinePoints6To4 transforms 6 points to 4 outputs.
+func vecLinePoints6To4(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLineDataTo8Points transforms lines of 8 pixels to as many points.
+func vecLineDataTo8Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLineFilter4To8Points transforms filters of 4 taps to 8 points.
+func vecLineFilter4To8Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLinePoints8To4 transforms 8 points to 4 outputs.
+func vecLinePoints8To4(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLineFilter5To8Points transforms filters of 5 taps to 8 points.
+func vecLineFilter5To8Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLinePoints8To5 transforms 8 points to 5 outputs.
+func vecLinePoints8To5(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLineFilter2To8Points transforms filters of 2 taps to 8 points.
+func vecLineFilter2To8Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLinePoints8To2 transforms 8 points to 2 outputs.
+func vecLinePoints8To2(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLineFilter7To8Points transforms filters of 7 taps to 8 points.
+func vecLineFilter7To8Points(transform *transform) {
+	kernel.NoVectors()
+}
+
+// vecLinePoints8To7 transforms 8 points to 7 outputs.
+func vecLinePoints8To7(transform *transform) {
+	kernel.NoVectors()
+}
+
 // vecTapSums3x1 multiplies rows, 4 bytes apart, with 1 blocks of 16, 3 rows at a time.
 func vecTapSums3x1(pointTile *pointTile) {
 	kernel.NoVectors()

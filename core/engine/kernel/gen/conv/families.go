@@ -48,6 +48,7 @@ var Families = slices.Concat(
 	),
 	isa.In("conv/winograd",
 		isa.Family{Name: "winograd", Emit: winograd, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "winograd_lines", Emit: winogradLines, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "taps", Emit: tapSums, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "half_planes", Emit: halfPlanes, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "bf16_winograd", Emit: bf16Winograd, ISAs: isa.BF16, Choose: true},
