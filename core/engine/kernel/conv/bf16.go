@@ -31,12 +31,25 @@ func chooseBF16(p *Shape, d Direction) howBF16 {
 		return tileChoices.OfBatch(p, manyImages, d, func(p *Shape) howBF16 { return cheapestBF16(p, d) })
 	}
 	switch pairs := takesPairs(p, d); {
-	case winograd.TakesBF16(p) && !(pairs && p.R*p.S == 1):
+	case winograd.TakesBF16(p) && !(pairs && pairsOverWinograd.OfBatch(p, manyImages, d, func(p *Shape) bool { return pairsBeatWinograd(p, d) })):
 		return byWinograd
 	case pairs:
 		return byPairs
 	}
 	return byWidening
+}
+
+// pairsOverWinograd is what pairsBeatWinograd says of a shape.
+var pairsOverWinograd geometry.Memo[bool]
+
+// pairsBeatWinograd reports whether pairs take less time than Winograd's tiles in float32: for filters of 1×1, which save no products, and some of one row
+// or column, which save few.
+func pairsBeatWinograd(p *Shape, d Direction) bool {
+	if !isLine(p) {
+		return p.R*p.S == 1
+	}
+	pairs, tiles := direct.PairTerms(p, d), winograd.TermsBF16(p, d)
+	return direct.PairRates.Cycles(&pairs) < winograd.Rates.Cycles(&tiles)
 }
 
 // onlyTiles is for tests: what tiles can compute, they do.
@@ -50,7 +63,9 @@ func cheapestBF16(p *Shape, d Direction) howBF16 {
 	how, least := byWidening, costOf(p, Choose(p, d), d)+wideningCost(p)
 	if winograd.TakesBF16(p) {
 		t := winograd.TermsBF16(p, d)
-		how, least = byWinograd, winograd.Rates.Cycles(&t)
+		if c := winograd.Rates.Cycles(&t); c < least || !isLine(p) {
+			how, least = byWinograd, c
+		}
 	}
 	if tiled.Takes(p) {
 		if t := tiled.Terms(p, d); tiled.Rates.Cycles(&t) < least {
@@ -59,6 +74,9 @@ func cheapestBF16(p *Shape, d Direction) howBF16 {
 	}
 	return how
 }
+
+// isLine reports whether filters have one row or one column of several taps.
+func isLine(p *Shape) bool { return min(p.R, p.S) == 1 && p.R*p.S > 1 }
 
 // wideningCost is the cycles of widening and rounding all elements.
 func wideningCost(p *Shape) float64 {

@@ -243,3 +243,18 @@ func TestFastBF16(t *testing.T) {
 		}
 	}
 }
+
+// Filters of one row save few products, so that pairs of bfloat16, which multiply twice as fast, take less time where Winograd's transforms of few channels take long.
+func TestLinesOfBF16AreChosenByCost(t *testing.T) {
+	kerneltest.AtBF16Levels(t, func(t *testing.T) {
+		if kernel.Current() != kernel.AVX512 || kernel.HasTiles() {
+			return // no pairs, or tiles, which cheapestBF16 compares
+		}
+		for channels, want := range map[int]howBF16{16: byPairs, 256: byWinograd} {
+			p := Shape{N: 32, C: channels, H: 1, W: 128, K: channels, R: 1, S: 5, StrideH: 1, StrideW: 1, PadW: 2}
+			if how := chooseBF16(&p, ToOutput); how != want {
+				t.Errorf("%v goes way %d, want %d", p.String(), how, want)
+			}
+		}
+	})
+}
