@@ -52,7 +52,7 @@ func TestChoicesAgainstRecordedTimes(t *testing.T) {
 		for _, path := range tables {
 			head, rows := recorded[AlgorithmTable, AlgorithmResult](t, path)
 			least := 200
-			if strings.Contains(path, "-lines-") {
+			if strings.Contains(path, "-winograd-") {
 				least = 50
 			}
 			if head.CPU == "" || head.Level != level.String() || head.Threads < 1 || len(rows) < least {
@@ -90,8 +90,8 @@ func checkChoices(t *testing.T, path string, rows []AlgorithmResult) {
 
 func TestRandomShapesAreOfEveryKind(t *testing.T) {
 	_, rows := recorded[AlgorithmTable, AlgorithmResult](t, "testdata/algorithms/avx2-1.jsonl")
-	_, lines := recorded[AlgorithmTable, AlgorithmResult](t, "testdata/algorithms/avx2-lines-1.jsonl")
-	rows = append(rows, lines...)
+	_, more := recorded[AlgorithmTable, AlgorithmResult](t, "testdata/algorithms/avx2-winograd-1.jsonl")
+	rows = append(rows, more...)
 	kinds := map[string]func(*conv.Shape) bool{
 		"depthwise":           func(p *conv.Shape) bool { return p.Groups == p.C && p.C > 1 },
 		"depthwise, strided":  func(p *conv.Shape) bool { return p.Groups == p.C && p.C > 1 && p.StrideH > 1 },

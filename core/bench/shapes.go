@@ -22,6 +22,8 @@ var manyShapes = []conv.Shape{
 	depthwise(64, 32, 32, 3, 1), depthwise(64, 64, 32, 3, 2), depthwise(64, 128, 16, 3, 1), depthwise(64, 256, 8, 3, 1), depthwise(64, 13, 32, 3, 2),
 	depthwise(64, 29, 16, 5, 1), depthwise(64, 43, 16, 3, 2), depthwise(64, 24, 8, 7, 1), depthwise(64, 48, 4, 7, 1), depthwise(64, 96, 14, 7, 1),
 	dilated(depthwise(64, 32, 32, 3, 1), 2), grouped(square(64, 64, 16, 64, 3, 1), 8), grouped(square(64, 64, 16, 64, 3, 2), 8),
+	// Groups of 16 channels and more, of ResNeXt and RegNet.
+	grouped(square(16, 256, 14, 256, 3, 1), 16), grouped(square(32, 96, 14, 96, 3, 1), 4), grouped(square(16, 256, 16, 256, 3, 1), 8), grouped(square(32, 192, 16, 192, 3, 2), 4),
 	// 1x1.
 	square(64, 32, 32, 64, 1, 1), square(64, 13, 16, 29, 1, 1), square(64, 29, 16, 43, 1, 1), square(64, 128, 16, 128, 1, 1), square(64, 256, 8, 256, 1, 1),
 	square(64, 24, 8, 96, 1, 1), square(64, 96, 8, 24, 1, 1), square(64, 48, 4, 192, 1, 1), square(64, 192, 4, 48, 1, 1), square(64, 128, 8, 512, 1, 1),

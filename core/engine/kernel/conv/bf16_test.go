@@ -58,7 +58,7 @@ var togetherCases = []Shape{
 func TestConvBF16(t *testing.T) { kerneltest.AtBF16Levels(t, atConvBF16) }
 
 func atConvBF16(t *testing.T) {
-	for i, c := range slices.Concat(bf16Cases, dilatedCases, unevenCases) {
+	for i, c := range slices.Concat(bf16Cases, dilatedCases, groupedCases, unevenCases) {
 		p := &c
 		if !kernel.HasBF16() && i%4 > 0 { // plain convolution is tested by itself
 			continue

@@ -20,8 +20,8 @@ import (
 var fit = flag.Bool("fit", false, "print the rates of the cost model that fit the recorded times best")
 
 // cyclesPerMicrosecond of the CPUs that the tables were recorded on, of the one that computes vectors in halves, and of the Intel Xeon of those
-// of lines, which took so many of the cycles that the others take. Only ratios of costs count.
-const cyclesPerMicrosecond, cyclesOfHalved, cyclesOfLines = 3700, 2560, 1850
+// of what Winograd takes since, which took so many of the cycles that the others take. Only ratios of costs count.
+const cyclesPerMicrosecond, cyclesOfHalved, cyclesOfXeon = 3700, 2560, 1850
 
 // sample is a direction of a convolution by one algorithm: what it does, and the cycles that it took.
 type sample struct {
@@ -49,8 +49,8 @@ func samples(t *testing.T, halves bool) (all [Algorithms][]sample) {
 		switch {
 		case halves:
 			cycles = cyclesOfHalved
-		case strings.Contains(path, "-lines-"):
-			cycles = cyclesOfLines
+		case strings.Contains(path, "-winograd-"):
+			cycles = cyclesOfXeon
 		}
 		for lines := bufio.NewScanner(f); lines.Scan(); {
 			var row struct {

@@ -18,7 +18,7 @@ func TestWinogradOfHalfTypes(t *testing.T) {
 		if kernel.Current() == kernel.Generic {
 			return // has no Winograd
 		}
-		for _, p := range slices.Concat(bf16Cases, halvingCases, pickCases, dilatedCases, lineCases, unevenCases) {
+		for _, p := range slices.Concat(bf16Cases, halvingCases, pickCases, dilatedCases, lineCases, groupedCases, unevenCases) {
 			if testing.Short() && p.N*p.K*p.OutH()*p.OutW()*p.PatchSize() > 6e6 {
 				continue // groups of tiles and blocks of filters are no matter of the type
 			}

@@ -73,6 +73,16 @@ var lineCases = []Shape{
 	{N: 20, C: 144, H: 1, W: 40, K: 160, R: 1, S: 3, StrideH: 1, StrideW: 1, PadW: 1},
 }
 
+// groupedCases have several groups of channels, of one vector and of several, which 16 divides and does not.
+var groupedCases = []Shape{
+	{N: 3, C: 64, H: 12, W: 12, K: 64, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 4},
+	{N: 5, C: 96, H: 8, W: 9, K: 60, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2},
+	{N: 2, C: 48, H: 20, W: 16, K: 96, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, Groups: 3},
+	{N: 3, C: 72, H: 16, W: 16, K: 48, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, Groups: 3},
+	{N: 2, C: 40, H: 1, W: 64, K: 64, R: 1, S: 5, StrideH: 1, StrideW: 1, PadW: 4, DilW: 2, Groups: 2},
+	{N: 33, C: 288, H: 8, W: 8, K: 320, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2}, // several blocks of filters and groups of tiles
+}
+
 // unevenCases have channels that 16 does not divide.
 var unevenCases = []Shape{
 	{N: 3, C: 24, H: 12, W: 12, K: 40, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
@@ -89,7 +99,7 @@ var unevenCases = []Shape{
 // Interpolation loses about three bits against a direct sum: held against float64.
 func TestWinograd(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for _, c := range slices.Concat(winogradCases, halvingCases, pickCases, dilatedCases, lineCases, unevenCases) {
+		for _, c := range slices.Concat(winogradCases, halvingCases, pickCases, dilatedCases, lineCases, groupedCases, unevenCases) {
 			p, tol := &c, 6e-5
 			if p.StrideH > 1 {
 				tol = 1e-5
@@ -134,7 +144,7 @@ func TestWinograd(t *testing.T) {
 // loss scale is lowered on such evidence. Other images stay as they are.
 func TestWinogradKeepsNonFinite(t *testing.T) {
 	for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
-		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2], dilatedCases[:3], lineCases[:3]) {
+		for _, c := range slices.Concat(winogradCases[:5], halvingCases[:2], pickCases[:2], dilatedCases[:3], lineCases[:3], groupedCases[:2]) {
 			p := &c
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			x[len(x)/p.N/2], dy[len(dy)/p.N/3] = bad, bad

@@ -36,7 +36,8 @@ var Rates = cost.Rates{
 // evaluate the filters at the points.
 func Saves(p *geometry.Shape, d geometry.Direction) bool {
 	const leastTiles = 64
-	return !picks(p) && !isLine(p) && tilesOf(p, d, outputSide) >= leastTiles && !halvesFew(p, d)
+	one := groupOf(p)
+	return !picks(p) && !isLine(p) && tilesOf(p, d, outputSide) >= leastTiles && !halvesFew(&one, d)
 }
 
 // halvesFew is for weight gradients of a stride of 2 and few channels.
@@ -55,14 +56,18 @@ func tilesOf(p *geometry.Shape, d geometry.Direction, side int) int {
 }
 
 // Terms counts what direction d of p does if it saves little. See package cost.
-func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms { return termsOf(p, d, outputSide) }
+func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
+	one := groupOf(p)
+	return termsOf(&one, d, outputSide).Times(float64(p.GroupCount()))
+}
 
 // TermsBF16 is Terms for images of bfloat16.
 func TermsBF16(p *geometry.Shape, d geometry.Direction) cost.Terms {
-	return termsOf(p, d, tileSide[uint16](p))
+	one := groupOf(p)
+	return termsOf(&one, d, tileSide[uint16](&one)).Times(float64(p.GroupCount()))
 }
 
-// termsOf is Terms for tiles of side×side outputs.
+// termsOf is Terms of a group for tiles of side×side outputs.
 func termsOf(p *geometry.Shape, d geometry.Direction, side int) (t cost.Terms) {
 	if !picks(p) {
 		tiles, points, filters := tilesOf(p, d, side), tileOf(p, side).points(p).area(), padded(p.C)*padded(p.K)

@@ -18,14 +18,36 @@ type Filters[T pixel] struct {
 func Forward[T pixel](p *geometry.Shape, x []T, w Filters[T], bias []float32, y []T, scratch []float32) {
 	c := newCall[T](p, false)
 	c.reserve(c.toBlock/channelLanes, scratch)
-	c.run(w, x, bias, y)
+	c.runGroups(w, x, bias, y)
 }
 
 // GradInput overwrites dx with the gradient of the input.
 func GradInput[T pixel](p *geometry.Shape, dy []T, w Filters[T], dx []T, scratch []float32) {
 	c := newCall[T](p, true)
 	c.reserve(c.toBlock/channelLanes, scratch)
-	c.run(w, dy, nil, dx)
+	c.runGroups(w, dy, nil, dx)
+}
+
+// runGroups convolves the groups of channels.
+func (c *call[T]) runGroups(w Filters[T], x []T, bias []float32, y []T) {
+	for g := range c.groupCount {
+		var own []float32
+		if bias != nil {
+			own = bias[g*c.outs:]
+		}
+		c.run(w.from(g*c.filterTaps()), x[g*c.ins*c.h*c.w:], own, y[g*c.outs*c.oh*c.ow:])
+	}
+}
+
+// filterTaps is how many taps the filters of a group have.
+func (c *call[T]) filterTaps() int { return c.ins * c.outs * c.taps.area() }
+
+// from is the filters behind the first n taps.
+func (w Filters[T]) from(n int) Filters[T] {
+	if w.Wide != nil {
+		return Filters[T]{Wide: w.Wide[n:]}
+	}
+	return Filters[T]{Own: w.Own[n:]}
 }
 
 // run convolves x, group by group of tiles.
@@ -145,7 +167,7 @@ func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 		top := max(0, s.Row*c.step.h-c.pad.h)
 		bottom := min(c.h, (s.Row+s.Rows)*c.step.h+c.dilation.h*c.over.h-c.pad.h)
 		for block := block; block < endBlock; block++ {
-			plane := x[(s.Image*c.ins+vectorAt(block*channelLanes, c.ins))*c.h*c.w:]
+			plane := x[(s.Image*c.ins*c.groupCount+vectorAt(block*channelLanes, c.ins))*c.h*c.w:]
 			if top < bottom {
 				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.pad.h)*c.width+c.pad.w)*channelLanes:], c.width)
 			}
@@ -230,7 +252,7 @@ func (c *call[T]) writeImages(y []T, bias []float32, to, outs, first, end int) {
 			if bias != nil {
 				add = bias[channel:][:channelLanes]
 			}
-			plane := y[(s.Image*c.outs+channel)*c.oh*c.ow:]
+			plane := y[(s.Image*c.outs*c.groupCount+channel)*c.oh*c.ow:]
 			c.toPlanes(c.lanes, c.outWidth, c.oh*c.ow, bottom-top, c.ow, add, plane[top*c.ow:])
 		}
 	}

@@ -18,7 +18,7 @@ type Team struct {
 // waits for its members twice in a group, and reads what lies in another core's cache.
 func NewTeam(p *geometry.Shape, d geometry.Direction, threads int) *Team {
 	whole := newCall[float32](p, d == geometry.ToInput)
-	if threads < 2 || whole.once || whole.to < threads*blockTo || whole.to != whole.outs { // members would write the same channels
+	if threads < 2 || whole.groupCount > 1 || whole.once || whole.to < threads*blockTo || whole.to != whole.outs { // members would write the same channels
 		return nil
 	}
 	part := *p

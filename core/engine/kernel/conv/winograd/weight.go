@@ -11,9 +11,12 @@ func GradWeight[T pixel](p *geometry.Shape, x, dy []T, dw, scratch []float32, ac
 	c := newCall[T](p, false)
 	c.reserve(c.to/channelLanes, scratch)
 	clear(c.lanes) // tiles reach beyond the last column and row of dy
-	for i := range c.groups() {
-		c.readBoth(x, dy, i, 0, 1)
-		c.correlate(dw, i, accumulate)
+	for g := range c.groupCount {
+		x, dy, dw := x[g*c.ins*c.h*c.w:], dy[g*c.outs*c.oh*c.ow:], dw[g*c.filterTaps():]
+		for i := range c.groups() {
+			c.readBoth(x, dy, i, 0, 1)
+			c.correlate(dw, i, accumulate)
+		}
 	}
 }
 
@@ -72,7 +75,7 @@ func (c *call[T]) readGradients(dy []T, group, block, endBlock int) {
 		top := s.Row * c.side.h
 		bottom := min(c.oh, top+s.Rows*c.side.h)
 		for block := block; block < endBlock; block++ {
-			plane := dy[(s.Image*c.outs+vectorAt(block*channelLanes, c.outs))*c.oh*c.ow:]
+			plane := dy[(s.Image*c.outs*c.groupCount+vectorAt(block*channelLanes, c.outs))*c.oh*c.ow:]
 			c.toLanes(plane[top*c.ow:], c.oh*c.ow, bottom-top, c.ow, 1, c.lanes[top*c.outWidth*channelLanes:], c.outWidth)
 			for i := range s.Rows {
 				lanes, products := c.lanes[c.rowAt(s.Row+i, c.side.h)*c.outWidth*channelLanes:], c.products[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]

@@ -19,6 +19,8 @@ import (
 // phases, each of which is an image of its own that a filter without dilation sees. Tiles of a
 // phase are read from where its pixels lie, and their outputs are written there.
 //
+// Groups of channels are convolutions of their own, one after the other.
+//
 // The points are 0, ±3/4, ±3/2 and ∞ for 3×3 filters, whose results are about
 // twice as far from the exact ones as a direct float32 sum; 0, ±1, ±2, ±1/2 and ∞
 // for 5×5, five times as far: 2e-6 of the outputs' size. What is not finite
@@ -165,8 +167,18 @@ func Takes(p *geometry.Shape) bool { return takesTiles(p, outputSide) }
 
 // takesTiles is Takes for tiles whose squares are of side×side outputs.
 func takesTiles(p *geometry.Shape, side int) bool {
-	return kernel.Current() != kernel.Generic && !Disabled && p.GroupCount() == 1 &&
-		min(p.C, p.K) >= channelLanes && (stride1(p, side) || stride2(p) || picks(p))
+	if kernel.Current() == kernel.Generic || Disabled || min(p.C, p.K) < channelLanes*p.GroupCount() {
+		return false
+	}
+	one := groupOf(p)
+	return stride1(&one, side) || stride2(&one) || picks(&one)
+}
+
+// groupOf is the convolution of one group of channels.
+func groupOf(p *geometry.Shape) geometry.Shape {
+	one, groups := *p, p.GroupCount()
+	one.C, one.K, one.Groups = p.C/groups, p.K/groups, 1
+	return one
 }
 
 // isLine reports whether filters are of one row or one column, of 3, 5 or 7 taps, with stride 1.
@@ -224,7 +236,8 @@ type call[T pixel] struct {
 	step, over     size // pixels from a tile of the input to the next, and how many more of them it needs, or fewer
 	images         int
 	from, to       int // channels, in whole vectors
-	ins, outs      int // channels of the input and of the output
+	ins, outs      int // channels of the input and of the output, in a group
+	groupCount     int
 	first, all     int // the call computes to channels of all, from first on: all of them, but for a member of a Team
 	h, w, oh, ow   int
 	pad, dilation  size
@@ -245,12 +258,14 @@ type call[T pixel] struct {
 	wide           []float32 // rows of 16 planes of a half type, where no kernel transposes them as they are
 }
 
-func newCall[T pixel](p *geometry.Shape, gradInput bool) call[T] {
+func newCall[T pixel](all *geometry.Shape, gradInput bool) call[T] {
+	one := groupOf(all)
+	p := &one
 	side := tileOf(p, tileSide[T](p))
 	c := call[T]{
 		pointShape: pointShapes[kernel.Current()],
 		taps:       filterSize(p), points: side.points(p), side: side, step: side, over: size{p.R - 1, p.S - 1},
-		images: p.N, ins: p.C, outs: p.K, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+		images: p.N, ins: p.C, outs: p.K, groupCount: all.GroupCount(), h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
 		pad: size{p.PadH, p.PadW}, dilation: size{p.DilationH(), p.DilationW()}, flipped: gradInput,
 	}
 	if gradInput {
@@ -384,7 +399,7 @@ func DirectionScratch(p *geometry.Shape, d geometry.Direction) int {
 
 // Scratch is the number of scratch elements that is enough for each direction.
 func Scratch[T pixel](p *geometry.Shape) int {
-	if !takesTiles(p, tileSide[T](p)) {
+	if one := groupOf(p); !takesTiles(p, tileSide[T](&one)) {
 		return 0
 	}
 	forward, backward := newCall[T](p, false), newCall[T](p, true)
@@ -417,4 +432,7 @@ func cut(scratch *[]float32, n int) []float32 {
 }
 
 // TakesBF16 is Takes for images of bfloat16, with tiles as large as pay there.
-func TakesBF16(p *geometry.Shape) bool { return kernel.HasBF16() && takesTiles(p, tileSide[uint16](p)) }
+func TakesBF16(p *geometry.Shape) bool {
+	one := groupOf(p)
+	return kernel.HasBF16() && takesTiles(p, tileSide[uint16](&one))
+}
