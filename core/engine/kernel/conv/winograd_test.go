@@ -80,7 +80,8 @@ var groupedCases = []Shape{
 	{N: 2, C: 48, H: 20, W: 16, K: 96, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, Groups: 3},
 	{N: 3, C: 72, H: 16, W: 16, K: 48, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, Groups: 3},
 	{N: 2, C: 40, H: 1, W: 64, K: 64, R: 1, S: 5, StrideH: 1, StrideW: 1, PadW: 4, DilW: 2, Groups: 2},
-	{N: 33, C: 288, H: 8, W: 8, K: 320, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2}, // several blocks of filters and groups of tiles
+	{N: 40, C: 32, H: 8, W: 8, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2},  // several groups of tiles
+	{N: 5, C: 192, H: 8, W: 8, K: 192, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2}, // several blocks of filters
 }
 
 // unevenCases have channels that 16 does not divide.
