@@ -119,7 +119,7 @@ func (g *ProcessGroup) mayReplace(cause error) bool {
 // restart. Any other error is returned as it is.
 func (g *ProcessGroup) leaves(err error) error {
 	var failed *formError
-	if !errors.As(err, &failed) || failed.odd != g.Open.Rank {
+	if !errors.As(err, &failed) || failed.odd != g.Open.Rank || failed.why == "" {
 		return err
 	}
 	return fmt.Errorf("rank %s cannot reach this one, and the ranks go on without it; fix: check the network between their hosts, and the firewalls: %v", failed.why, err)
@@ -224,7 +224,9 @@ func (g *ProcessGroup) exchange(ctx context.Context, what string, own []byte, fa
 		return values, nil
 	}
 	if g.Members != nil {
-		worst.odd, worst.why = odd(all)
+		if worst.odd, worst.why = odd(all); worst.odd < 0 && !worst.again && g.replaced > 0 {
+			worst.odd = unable(all)
+		}
 	}
 	if failure != nil && !worst.again {
 		worst.err = failure // this rank's own error says most
@@ -289,12 +291,27 @@ func mostBlamed(all []message, blames func(m message, r int) bool) (rank int, wh
 	return rank, why
 }
 
+// unable is the last of the ranks that failed by themselves where others did not, -1 if there is none: one that joins may have lost its
+// network just then, which is no reason for the others to end.
+func unable(all []message) (rank int) {
+	rank = -1
+	for r, m := range all {
+		if m.Failure != "" {
+			rank = r
+		}
+	}
+	if !slices.ContainsFunc(all, func(m message) bool { return m.Failure == "" }) {
+		return -1
+	}
+	return rank
+}
+
 // formError is why a group could not be formed, on every rank.
 type formError struct {
 	again bool // a plugin died: another attempt may succeed
 	err   error
 	odd   int    // the rank that leaves an elastic job, so that the others can go on; -1: none
-	why   string // ranks that did not reach it
+	why   string // ranks that did not reach it; empty if it failed by itself
 }
 
 func (e *formError) Error() string { return e.err.Error() }

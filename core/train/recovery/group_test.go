@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/plugin/host"
@@ -100,3 +101,35 @@ func TestUnreachableNeedsNoNewPlugin(t *testing.T) {
 		t.Error("ranks without a connection would be recovered from")
 	}
 }
+
+// A rank that fails by itself while others do not is left out; one that all failed with is not the reason.
+func TestUnableRankIsFound(t *testing.T) {
+	ok, failed := message{}, message{Failure: "no route to the master address"}
+	for want, all := range map[int][]message{-1: {failed, failed}, 0: {failed, ok}, 1: {ok, failed, ok}, 2: {ok, failed, failed}} {
+		if rank := unable(all); rank != want {
+			t.Errorf("%+v: rank %d, want %d", all, rank, want)
+		}
+	}
+}
+
+// The others go on without a rank that failed by itself, which ends with its own error.
+func TestOthersGoOnWithoutAnUnableRank(t *testing.T) {
+	own := errors.New("no route to the master address")
+	for rank, goesOn := range []bool{true, false} {
+		g := &ProcessGroup{Members: complete{}}
+		g.Open.Rank = rank
+		err := error(&formError{err: own, odd: 1})
+		if g.mayReplace(err) != goesOn {
+			t.Errorf("rank %d: goes on: %v, want %v", rank, !goesOn, goesOn)
+		}
+		if left := g.leaves(err); left != err {
+			t.Errorf("rank %d ends with %v, want its own error", rank, left)
+		}
+	}
+}
+
+// complete are members of which none is lost.
+type complete struct{ Members }
+
+func (complete) Incomplete() bool { return false }
+func (complete) Broken() bool     { return false }
