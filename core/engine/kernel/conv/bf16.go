@@ -45,7 +45,7 @@ var pairsOverWinograd geometry.Memo[bool]
 // pairsBeatWinograd reports whether pairs take less time than Winograd's tiles in float32: for filters of 1×1, which save no products, and some of one row
 // or column, which save few.
 func pairsBeatWinograd(p *Shape, d Direction) bool {
-	if !isLine(p) {
+	if !winograd.IsLine(p) {
 		return p.R*p.S == 1
 	}
 	pairs, tiles := direct.PairTerms(p, d), winograd.TermsBF16(p, d)
@@ -63,7 +63,7 @@ func cheapestBF16(p *Shape, d Direction) howBF16 {
 	how, least := byWidening, costOf(p, Choose(p, d), d)+wideningCost(p)
 	if winograd.TakesBF16(p) {
 		t := winograd.TermsBF16(p, d)
-		if c := winograd.Rates.Cycles(&t); c < least || !isLine(p) {
+		if c := winograd.Rates.Cycles(&t); c < least || !winograd.IsLine(p) {
 			how, least = byWinograd, c
 		}
 	}
@@ -74,9 +74,6 @@ func cheapestBF16(p *Shape, d Direction) howBF16 {
 	}
 	return how
 }
-
-// isLine reports whether filters have one row or one column of several taps.
-func isLine(p *Shape) bool { return min(p.R, p.S) == 1 && p.R*p.S > 1 }
 
 // wideningCost is the cycles of widening and rounding all elements.
 func wideningCost(p *Shape) float64 {

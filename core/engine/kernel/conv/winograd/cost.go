@@ -37,7 +37,7 @@ var Rates = cost.Rates{
 func Saves(p *geometry.Shape, d geometry.Direction) bool {
 	const leastTiles = 64
 	one := groupOf(p)
-	return !picks(p) && !isLine(p) && tilesOf(p, d, outputSide) >= leastTiles && !halvesFew(&one, d)
+	return !picks(p) && !IsLine(p) && tilesOf(p, d, outputSide) >= leastTiles && !halvesFew(&one, d)
 }
 
 // halvesFew is for weight gradients of a stride of 2 and few channels.
@@ -81,7 +81,7 @@ func termsOf(p *geometry.Shape, d geometry.Direction, side int) (t cost.Terms) {
 		}
 		t[pointSteps] = cost.FMAs(float64(pointShapes[kernel.Current()].whole(tiles)*points*filters) / float64(kernel.Lanes()))
 		t[tilePoints] = float64(tiles * points * (padded(p.C) + padded(p.K)))
-		if isLine(p) {
+		if IsLine(p) {
 			t[linePixels] = float64(p.N * (p.H*padded(p.W)*padded(p.C) + p.OutH()*padded(p.OutW())*padded(p.K)))
 		}
 		return t

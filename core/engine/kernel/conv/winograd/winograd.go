@@ -142,7 +142,7 @@ func filterSize(p *geometry.Shape) size { return size{p.R, p.S} }
 
 // tileOf is the tile of outputs of p, whose squares have such a side.
 func tileOf(p *geometry.Shape, side int) size {
-	if isLine(p) {
+	if IsLine(p) {
 		return size{lineSide(p.R), lineSide(p.S)}
 	}
 	return square(side)
@@ -181,8 +181,8 @@ func groupOf(p *geometry.Shape) geometry.Shape {
 	return one
 }
 
-// isLine reports whether filters are of one row or one column, of 3, 5 or 7 taps, with stride 1.
-func isLine(p *geometry.Shape) bool {
+// IsLine reports whether filters are of one row or one column, of 3, 5 or 7 taps, with stride 1.
+func IsLine(p *geometry.Shape) bool {
 	taps := max(p.R, p.S)
 	return p.Stride1() && min(p.R, p.S) == 1 && (taps == 3 || taps == 5 || taps == 7)
 }
@@ -197,9 +197,9 @@ func vectorAt(channel, n int) int { return min(channel, n-channelLanes) }
 func stride1(p *geometry.Shape, side int) bool {
 	few := func(h, w int) bool {
 		tiles, all := products(p, side, h, w), p.R*p.S*h*w*p.C*p.K
-		return 2*tiles <= all || isLine(p) && 3*tiles <= 2*all
+		return 2*tiles <= all || IsLine(p) && 3*tiles <= 2*all
 	}
-	return (isLine(p) || p.Stride1() && p.R == p.S && (p.R == 3 || p.R == 5)) && p.PadH <= p.DilationH()*(p.R-1) && p.PadW <= p.DilationW()*(p.S-1) &&
+	return (IsLine(p) || p.Stride1() && p.R == p.S && (p.R == 3 || p.R == 5)) && p.PadH <= p.DilationH()*(p.R-1) && p.PadW <= p.DilationW()*(p.S-1) &&
 		few(p.OutH(), p.OutW()) && few(p.H, p.W)
 }
 

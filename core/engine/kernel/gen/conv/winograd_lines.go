@@ -15,7 +15,7 @@ type lineSet struct {
 	taps []int
 }
 
-// Four outputs of three and five taps, and two of seven: four of these would take ten points, which round too much.
+// Four outputs of three and five taps, and two of seven: four of these would take ten points, for which AVX2 has too few registers.
 var lineSets = []lineSet{{six, []int{3, 4}}, {eight, []int{4, 5, 2, 7}}}
 
 // winogradLines emits the transforms of filters of one row or column.
