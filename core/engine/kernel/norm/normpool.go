@@ -23,6 +23,10 @@ func BatchNormReLUPool[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, be
 		normPoolPlanes(p, kernel.As32(x), kernel.As32(mean), kernel.As32(invstd), kernel.As32(gamma), kernel.As32(beta), kernel.As32(y), idx)
 		return
 	}
+	if kernel.HasVectors[T]() {
+		normPoolBlocks(p, x, mean, invstd, gamma, beta, y, idx, scratch)
+		return
+	}
 	in, out := p.H*p.W, p.OutH()*p.OutW()
 	for i := range p.N * p.C {
 		ch := i % p.C
@@ -71,11 +75,32 @@ func normPoolPlane[T kernel.Float](p *pool.Shape, x []T, mean, scale, shift T, y
 	} else {
 		normReLU(x, nil, mean, scale, shift, normal)
 	}
-	pool.MaxPlane(p, normal, y, idx, rest)
+	pool.MaxPlanes(p, 1, normal, y, idx, rest)
+}
+
+// normPoolBlocks is BatchNormReLUPool of some planes of an image at a time, whose normalised values stay in the cache until they are pooled.
+func normPoolBlocks[T kernel.Float](p *pool.Shape, x, mean, invstd, gamma, beta, y []T, idx []int32, scratch []T) {
+	var scale, shift [applyChannels]T
+	in, out, block := p.H*p.W, p.OutH()*p.OutW(), normalPlanes(p)
+	normal, rest := scratch[:block*in], scratch[block*in:]
+	for lo := 0; lo < p.C; lo += block {
+		n := min(block, p.C-lo)
+		affines(lo, lo+n, invstd, gamma, beta, scale[:], shift[:])
+		for i := lo; i < p.N*p.C; i += p.C {
+			normReLUPlanes(n, in, x[i*in:], nil, mean[lo:], scale[:], shift[:], normal)
+			pool.MaxPlanes(p, n, normal[:n*in], y[i*out:][:n*out], idx[i*out:][:n*out], rest)
+		}
+	}
+}
+
+// normalPlanes is how many planes are normalised before they are pooled.
+func normalPlanes(p *pool.Shape) int {
+	const near = 16 << 10 // elements that stay in the L2 cache, beside the frames of pooling
+	return max(1, min(p.C, applyChannels, near/(p.H*p.W)))
 }
 
 // BatchNormReLUPoolScratch is the number of scratch elements of the forward pass.
-func BatchNormReLUPoolScratch(p *pool.Shape) int { return p.H*p.W + p.MaxScratch() }
+func BatchNormReLUPoolScratch(p *pool.Shape) int { return normalPlanes(p)*p.H*p.W + p.MaxScratch() }
 
 func affine[T kernel.Float](ch int, invstd, gamma, beta []T) (scale, shift T) {
 	scale = invstd[ch]

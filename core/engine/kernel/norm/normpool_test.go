@@ -25,6 +25,13 @@ var normPoolCases = []pool.Shape{
 	{N: 2, C: 2, H: 7, W: 9, R: 2, S: 2, StrideH: 2, StrideW: 2},
 	{N: 1, C: 2, H: 2, W: 2, R: 2, S: 2, StrideH: 2, StrideW: 2},
 	{N: 2, C: 3, H: 11, W: 13, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+	// more planes than are normalised at a time
+	{N: 2, C: 19, H: 31, W: 33, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+	{N: 2, C: 21, H: 28, W: 28, R: 4, S: 4, StrideH: 4, StrideW: 4},
+	{N: 2, C: 70, H: 21, W: 10, R: 3, S: 3, StrideH: 3, StrideW: 3},
+	{N: 3, C: 130, H: 5, W: 5, R: 2, S: 2, StrideH: 2, StrideW: 2, CeilMode: true},
+	{N: 2, C: 140, H: 8, W: 8, R: 8, S: 8, StrideH: 8, StrideW: 8},
+	{N: 2, C: 2, H: 130, W: 140, R: 2, S: 3, StrideH: 1, StrideW: 1},
 }
 
 // The fused passes give what their parts give one after the other.
@@ -57,7 +64,7 @@ func testNormPool[T kernel.Float](t *testing.T, p *pool.Shape, tol float64) {
 		norm, wantY, wantIdx := make([]T, in), make([]T, out), make([]int32, out)
 		BatchNormApply(p.N, p.C, hw, x, mean, invstd, gamma, beta, norm)
 		elementwise.ReLU(norm, norm)
-		pool.MaxPool2D(p, norm, wantY, wantIdx, kerneltest.Poisoned[T](p.Scratch()))
+		pool.MaxPool2D(p, norm, wantY, wantIdx, kerneltest.Poisoned[T](p.MaxScratch()))
 		room, idx := kerneltest.Exactly[T](out), make([]int32, out)
 		y := room.Room
 		BatchNormReLUPool(p, x, mean, invstd, gamma, beta, y, idx, kerneltest.Poisoned[T](BatchNormReLUPoolScratch(p)))
@@ -69,7 +76,7 @@ func testNormPool[T kernel.Float](t *testing.T, p *pool.Shape, tol float64) {
 			}
 		}
 		wantDx, wantDg, wantDb := make([]T, in), kerneltest.Random[T](8, p.C), kerneltest.Random[T](9, p.C)
-		pool.MaxPool2DGrad(p, dy, wantIdx, wantDx, nil)
+		pool.MaxPool2DGrad(p, dy, wantIdx, wantDx, kerneltest.Poisoned[T](p.MaxGradScratch()))
 		elementwise.ReLUGrad(norm, wantDx, wantDx)
 		BatchNormGrad(p.N, p.C, hw, x, wantDx, mean, invstd, gamma, wantDx, wantDg, wantDb, true)
 		dx, dg, db, sums := append([]T(nil), x...), kerneltest.Random[T](8, p.C), kerneltest.Random[T](9, p.C), make([]T, p.C)

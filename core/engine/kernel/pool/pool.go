@@ -95,7 +95,11 @@ func poolOut(in, kernel, stride, pad int, ceil bool) int {
 // MaxPool2D writes each window's maximum to y and its place in the H×W plane to
 // idx. The first of equals wins; a NaN wins over everything. The scratch holds p.MaxScratch elements.
 func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
-	planes := p.N * p.C
+	MaxPlanes(p, p.N*p.C, x, y, idx, scratch)
+}
+
+// MaxPlanes is MaxPool2D of so many planes, at most p.N·p.C.
+func MaxPlanes[T kernel.Float](p *Shape, planes int, x, y []T, idx []int32, scratch []T) {
 	switch {
 	case kernel.Is32[T]() && p.Halves() && !(p.apart() && (p.separate.lanes < kernel.Lanes() || !kernel.Wide())): // those take vectors of half as many for short rows, and no masked loads
 		maxPlanesHalving(p, planes, kernel.As32(x), kernel.As32(y), idx)
@@ -110,21 +114,7 @@ func MaxPool2D[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
 			maxRow(p, row, x[in:], y[out:], idx[out:])
 		})
 		return
-	}
-	maxPlanes(p, planes, x, y, idx, scratch)
-}
-
-// MaxPlane is MaxPool2D of one plane.
-func MaxPlane[T kernel.Float](p *Shape, x, y []T, idx []int32, scratch []T) {
-	if kernel.Is32[T]() && p.Halves() {
-		maxPlanesHalving(p, 1, kernel.As32(x), kernel.As32(y), idx)
-		return
-	}
-	maxPlanes(p, 1, x, y, idx, scratch)
-}
-
-func maxPlanes[T kernel.Float](p *Shape, planes int, x, y []T, idx []int32, scratch []T) {
-	if kernel.Is32[T]() && p.overlap != nil {
+	case kernel.Is32[T]() && p.overlap != nil:
 		p.overlap.max(planes, kernel.As32(x), kernel.As32(y), idx, kernel.As32(scratch))
 		return
 	}
