@@ -71,8 +71,8 @@ func noAllocs[T kernel.Float](t *testing.T) {
 			pool.MaxPool2DGrad(&p, y, idx, z, nil)
 			pool.AvgPool2D(&p, x, y, nil)
 			pool.AvgPool2DGrad(&p, y, z, room)
-			pool.AdaptiveAvgPool2D(n, c, 4, 4, 2, 2, x, y)
-			pool.AdaptiveAvgPool2DGrad(n, c, 4, 4, 2, 2, y, z)
+			pool.AdaptiveAvgPool2D(n, c, 4, 4, 2, 2, x, y, room)
+			pool.AdaptiveAvgPool2DGrad(n, c, 4, 4, 2, 2, y, z, room)
 		},
 		"activations": func() {
 			elementwise.ReLU(x, y)

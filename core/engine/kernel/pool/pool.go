@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
 // Shape is the geometry of two-dimensional pooling over [N, C, H, W] with an R×S window.
@@ -199,7 +198,7 @@ func AvgPool2D[T kernel.Float](p *Shape, x, y, scratch []T) {
 	planes, first := p.N*p.C, 0
 	switch {
 	case p.global():
-		AdaptiveAvgPool2D(p.N, p.C, p.H, p.W, 1, 1, x, y)
+		AdaptiveAvgPool2D(p.N, p.C, p.H, p.W, 1, 1, x, y, nil)
 		return
 	case kernel.Is32[T]() && p.apart():
 		first = p.separate.mean(planes, kernel.As32(x), kernel.As32(y))
@@ -224,7 +223,7 @@ func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx, scratch []T) {
 	planes, first := p.N*p.C, 0
 	switch {
 	case p.global():
-		AdaptiveAvgPool2DGrad(p.N, p.C, p.H, p.W, 1, 1, dy, dx)
+		AdaptiveAvgPool2DGrad(p.N, p.C, p.H, p.W, 1, 1, dy, dx, nil)
 		return
 	case kernel.Is32[T]() && p.separate != nil:
 		first = p.separate.meanGrad(planes, kernel.As32(dy), kernel.As32(dx))
@@ -267,68 +266,6 @@ func (p *Shape) eachWindow(row int, f func(o, h0, h1, w0, w1, count int)) {
 			count = (h1 - h0) * (w1 - w0)
 		}
 		f(j, a, b, c, d, max(count, 1))
-	}
-}
-
-// AdaptiveAvgPool2D averages [n, c, h, w] down to [n, c, oh, ow]; window i of a
-// dimension runs from ⌊i·in/out⌋ to ⌈(i+1)·in/out⌉.
-func AdaptiveAvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y []T) {
-	if oh*ow == 1 && kernel.HasVectors[T]() {
-		elementwise.RowSums(n*c, h*w, x, y)
-		for i := range y[:n*c] {
-			y[i] /= T(h * w)
-		}
-		return
-	}
-	if oh == h && ow == w {
-		copy(y[:n*c*h*w], x)
-		return
-	}
-	for i := range n * c {
-		src, dst := x[i*h*w:][:h*w], y[i*oh*ow:][:oh*ow]
-		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
-			dst[o] = windowSum(src, w, h0, h1, w0, w1) / T((h1-h0)*(w1-w0))
-		})
-	}
-}
-
-// AdaptiveAvgPool2DGrad spreads each dy over its window, and overwrites dx.
-func AdaptiveAvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx []T) {
-	if oh*ow == 1 {
-		spreadPlanes(n*c, h*w, dy, dx)
-		return
-	}
-	if oh == h && ow == w {
-		copy(dx[:n*c*h*w], dy)
-		return
-	}
-	for i := range n * c {
-		d, g := dx[i*h*w:][:h*w], dy[i*oh*ow:][:oh*ow]
-		clear(d)
-		adaptiveWindows(h, w, oh, ow, func(o, h0, h1, w0, w1 int) {
-			windowAdd(d, w, h0, h1, w0, w1, g[o]/T((h1-h0)*(w1-w0)))
-		})
-	}
-}
-
-// spreadPlanes divides each dy among the elements of its plane.
-func spreadPlanes[T kernel.Float](planes, size int, dy, dx []T) {
-	var shares [64]T
-	for planes > 0 {
-		n := min(planes, len(shares))
-		for i, g := range dy[:n] {
-			shares[i] = g / T(size)
-		}
-		elementwise.FillRows(n, size, shares[:n], dx)
-		planes, dy, dx = planes-n, dy[n:], dx[n*size:]
-	}
-}
-
-func adaptiveWindows(h, w, oh, ow int, f func(o, h0, h1, w0, w1 int)) {
-	for i := range oh {
-		for j := range ow {
-			f(i*ow+j, i*h/oh, ((i+1)*h+oh-1)/oh, j*w/ow, ((j+1)*w+ow-1)/ow)
-		}
 	}
 }
 
