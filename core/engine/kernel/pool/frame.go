@@ -251,17 +251,26 @@ func (f *layout) copyIn(b band, x, frame []float32, padding float32, rest *tails
 
 // split copies rows in plain Go, for strides without kernels. What it returns is not zero if they have a number that is not finite.
 func (f *layout) split(t *frameTile, x, frame []float32) (bad float32) {
+	const sign, infinite = 1 << 31, 0x7f800000
+	most := uint32(0) // the largest bits without their sign
 	for plane := range t.planes {
 		for row := range t.rows {
 			from, to := x[(plane*(t.rows*t.xStep+t.xSkip)+row*t.xStep)/4:], frame[(plane*(t.rows*t.yStep+t.ySkip)+row*t.yStep)/4:]
-			for w, v := range from[:f.w] {
-				bad += v - v
-				c := w + f.lead
-				to[c%f.strideW*f.columnPhase+c/f.strideW] = v
+			for phase := range f.strideW {
+				column := phase + f.lead
+				to := to[column%f.strideW*f.columnPhase+column/f.strideW:]
+				for w, i := phase, 0; w < f.w; w, i = w+f.strideW, i+1 {
+					v := from[w]
+					to[i] = v
+					most = max(most, math.Float32bits(v)&^sign)
+				}
 			}
 		}
 	}
-	return bad
+	if most >= infinite {
+		return 1
+	}
+	return 0
 }
 
 // pairOrders take even and odd elements of two vectors of 16 apart, and put them together.
