@@ -106,11 +106,14 @@ func Softmax[T kernel.Float](rows, cols int, x, y []T) {
 
 // SoftmaxGrad computes dx = y·(dy − Σy·dy) of each row, from the softmax y. dx may be dy.
 func SoftmaxGrad[T kernel.Float](rows, cols int, y, dy, dx []T) {
-	var dot [1]T
-	for r := range rows {
-		s, g, d := y[r*cols:][:cols], dy[r*cols:][:cols], dx[r*cols:][:cols]
-		elementwise.DotRows(1, cols, s, g, dot[:])
-		elementwise.Mul(g, s, d)
-		elementwise.Axpy(d, -dot[0], s)
+	var dots [chunkRows]T
+	for chunk := chunkOf(cols); rows > 0; rows -= chunk {
+		n := min(chunk, rows)
+		elementwise.DotRows(n, cols, y, dy, dots[:])
+		elementwise.Mul(dy, y, dx[:n*cols])
+		for r, dot := range dots[:n] {
+			elementwise.Axpy(dx[r*cols:][:cols], -dot, y[r*cols:][:cols])
+		}
+		y, dy, dx = y[n*cols:], dy[n*cols:], dx[n*cols:]
 	}
 }
