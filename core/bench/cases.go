@@ -38,6 +38,7 @@ func kernelCases() (cases []func() Kernel) {
 		addBF16(add)
 	}
 	for _, p := range poolings {
+		p.Prepare()
 		add(func() Kernel { return normPool(p) })
 		add(func() Kernel { return normPoolGrad(p) })
 	}
@@ -127,6 +128,7 @@ func square(n, c, hw, k, r, stride int) conv.Shape {
 var poolings = []pool.Shape{
 	{N: 100, C: 16, H: 28, W: 28, R: 2, S: 2, StrideH: 2, StrideW: 2},
 	{N: 100, C: 32, H: 14, W: 14, R: 2, S: 2, StrideH: 2, StrideW: 2},
+	window(16, 128, 32, 3, 2, 1), window(16, 32, 64, 4, 4, 0),
 }
 
 func random(n int) []float32 {
@@ -263,8 +265,6 @@ func convBF16(name string, p conv.Shape, d direction, run convDirectionBF16) Ker
 	k.DType, k.Bytes, k.Written, k.Run = tensor.BF16, k.Bytes/2, k.Written/2, func() { run(&p, x, w, y, sum, scratch) }
 	return k
 }
-
-func poolShape(p *pool.Shape) string { return fmt.Sprintf("%dx%dx%dx%d", p.N, p.C, p.H, p.W) }
 
 func relu(n int) Kernel {
 	x, y := random(n), zeros(n)

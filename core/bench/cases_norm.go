@@ -15,7 +15,7 @@ func normPool(p pool.Shape) Kernel {
 	x, y, idx, scratch := random(in), zeros(out), make([]int32, out), zeros(norm.BatchNormReLUPoolScratch(&p))
 	mean, variance, gamma, beta := zeros(p.C), zeros(p.C), ones(p.C), zeros(p.C)
 	return Kernel{
-		Name: "batch norm + relu + pool", Shape: poolShape(&p), FLOPs: 9 * int64(in), Bytes: 4 * int64(2*in+2*out), Written: 8 * int64(out),
+		Name: "batch norm + relu + pool", Shape: windowShape(&p), FLOPs: 9 * int64(in), Bytes: 4 * int64(2*in+2*out), Written: 8 * int64(out),
 		Run: func() {
 			norm.BatchNormStats(p.N, p.C, p.H*p.W, x, mean, variance)
 			norm.BatchNormReLUPool(&p, x, mean, gamma, gamma, beta, y, idx, scratch)
@@ -30,7 +30,7 @@ func normPoolGrad(p pool.Shape) Kernel {
 	dx, dgamma, dbeta, sums := zeros(in), zeros(p.C), zeros(p.C), zeros(p.C)
 	norm.BatchNormReLUPool(&p, x, mean, one, one, beta, y, idx, scratch)
 	return Kernel{
-		Name: "batch norm + relu + pool grad", Shape: poolShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(2*in+3*out), Written: 4 * int64(in),
+		Name: "batch norm + relu + pool grad", Shape: windowShape(&p), FLOPs: 12 * int64(in), Bytes: 4 * int64(2*in+3*out), Written: 4 * int64(in),
 		Run: func() {
 			norm.BatchNormReLUPoolGrad(&p, x, y, dy, false, idx, mean, one, one, beta, dx, dgamma, dbeta, sums, false)
 		},

@@ -18,11 +18,18 @@ func window(n, c, hw, r, stride, pad int) pool.Shape {
 	return pool.Shape{N: n, C: c, H: hw, W: hw, R: r, S: r, StrideH: stride, StrideW: stride, PadH: pad, PadW: pad}
 }
 
+func windowShape(p *pool.Shape) string {
+	return fmt.Sprintf("%dx%dx%dx%d, %dx%d of stride %d", p.N, p.C, p.H, p.W, p.R, p.S, p.StrideW)
+}
+
 // poolCases are pooling by windows and their means' and maxima's gradients.
 func poolCases() (cases []func() Kernel) {
 	for _, p := range pools {
 		p.Prepare()
 		cases = append(cases, func() Kernel { return meanPool(p) }, func() Kernel { return meanPoolGrad(p) }, func() Kernel { return maxPool(p) }, func() Kernel { return maxPoolGrad(p) })
+	}
+	for _, s := range [][5]int{{16, 256, 13, 6, 6}, {16, 512, 7, 3, 3}, {64, 1280, 7, 1, 1}} { // of AlexNet and VGG, and the mean of a whole image
+		cases = append(cases, func() Kernel { return adaptivePool(s[0], s[1], s[2], s[3], s[4]) }, func() Kernel { return adaptivePoolGrad(s[0], s[1], s[2], s[3], s[4]) })
 	}
 	return cases
 }
@@ -35,7 +42,7 @@ func pooling(name string, p pool.Shape, tensors int, grad bool, run func(x, y []
 		written = len(x)
 	}
 	return Kernel{
-		Name: name, Shape: fmt.Sprintf("%s, %dx%d of stride %d", poolShape(&p), p.R, p.S, p.StrideW),
+		Name: name, Shape: windowShape(&p),
 		Bytes: 4 * int64(len(x)+tensors*len(y)), Written: 4 * int64(written), Run: func() { run(x, y) },
 	}
 }
@@ -60,4 +67,20 @@ func maxPoolGrad(p pool.Shape) Kernel {
 	pool.MaxPool2D(&p, random(p.N*p.C*p.H*p.W), zeros(len(idx)), idx, zeros(p.MaxScratch()))
 	scratch := zeros(p.MaxGradScratch())
 	return pooling("max pool grad", p, 2, true, func(dx, dy []float32) { pool.MaxPool2DGrad(&p, dy, idx, dx, scratch) })
+}
+
+// adaptiveCase is average pooling of square images to oh×ow.
+func adaptiveCase(name string, n, c, hw, oh, ow, written int, run func()) Kernel {
+	in, out := n*c*hw*hw, n*c*oh*ow
+	return Kernel{Name: name, Shape: fmt.Sprintf("%dx%dx%dx%d to %dx%d", n, c, hw, hw, oh, ow), FLOPs: int64(in), Bytes: 4 * int64(in+out), Written: 4 * int64(written), Run: run}
+}
+
+func adaptivePool(n, c, hw, oh, ow int) Kernel {
+	x, y, scratch := random(n*c*hw*hw), zeros(n*c*oh*ow), zeros(pool.AdaptiveScratch(hw))
+	return adaptiveCase("adaptive average pool", n, c, hw, oh, ow, len(y), func() { pool.AdaptiveAvgPool2D(n, c, hw, hw, oh, ow, x, y, scratch) })
+}
+
+func adaptivePoolGrad(n, c, hw, oh, ow int) Kernel {
+	dx, dy, scratch := zeros(n*c*hw*hw), random(n*c*oh*ow), zeros(pool.AdaptiveScratch(hw))
+	return adaptiveCase("adaptive average pool grad", n, c, hw, oh, ow, len(dx), func() { pool.AdaptiveAvgPool2DGrad(n, c, hw, hw, oh, ow, dy, dx, scratch) })
 }
