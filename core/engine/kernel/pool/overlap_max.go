@@ -40,19 +40,23 @@ func (o *overlap) max(planes int, x, y []float32, idx []int32, scratch []float32
 	})
 }
 
-// maxima are those of a band's windows, first along the rows and then down the columns, and their taps as places.
+// maxima are those of a band's windows, first along the rows and then down the columns, and their taps as places. Windows of the last line
+// reach into the padding behind it.
 func (o *overlap) maxima(b band, frame, best, at []float32) {
 	f, n := &o.forward, b.planes*o.forward.lines()*o.forward.pitch
 	var t tapTile
 	for row := range f.strideH {
-		from := row * f.rowPhase
+		from, first := row*f.rowPhase, n
+		if len(o.across) > 1 {
+			first += o.across[1].reach
+		}
 		t.y, t.idx = &best[from], placesOf(&at[from])
 		t.x = &frame[f.start+from]
-		t.set(n-o.across[0].reach, o.across[0].taps)
+		t.set(first, o.across[0].taps)
 		vecMaxTaps(&t)
 		if len(o.across) > 1 {
 			t.x, t.at = t.y, t.idx
-			t.set(n-o.across[1].reach, o.across[1].taps)
+			t.set(n, o.across[1].taps)
 			vecMaxTapsOf(&t)
 		}
 	}

@@ -76,10 +76,13 @@ func sameMaxima(t *testing.T, p, plain *Shape, x, dy []float32) {
 	y, want := fenced(len(dy)), make([]float32, len(dy))
 	idx, wantIdx := make([]int32, len(dy)), make([]int32, len(dy))
 	dx, wantDx := fenced(len(x)), make([]float32, len(x))
-	MaxPool2D(p, x, y, idx, kerneltest.Poisoned[float32](p.MaxScratch()))
 	kerneltest.Reference(func() { MaxPool2D(plain, x, want, wantIdx, nil) })
-	if !slices.Equal(idx, wantIdx) {
-		t.Fatalf("%+v: places %v, want %v", *plain, idx, wantIdx)
+	large := slices.Repeat([]float32{1e30}, p.MaxScratch()) // would be a maximum, which NaN would not
+	for _, scratch := range [][]float32{large, kerneltest.Poisoned[float32](p.MaxScratch())} {
+		MaxPool2D(p, x, y, idx, scratch)
+		if !slices.Equal(idx, wantIdx) {
+			t.Fatalf("%+v: places %v, want %v", *plain, idx, wantIdx)
+		}
 	}
 	MaxPool2DGrad(p, dy, idx, dx, kerneltest.Poisoned[float32](p.MaxGradScratch()))
 	kerneltest.Reference(func() { MaxPool2DGrad(plain, dy, wantIdx, wantDx, nil) })
