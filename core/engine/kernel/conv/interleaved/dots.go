@@ -12,7 +12,7 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 	s.setTables()
 	clear(s.frame)
 	clear(s.weights)
-	x, dy = s.roomFor(x, s.inRoom), s.roomFor(dy, s.outRoom)
+	x, dy = s.roomFor(x, s.inRoom, s.inPlane()), s.roomFor(dy, s.outRoom, s.results*s.outPlane())
 	for i := range s.blocks() {
 		s.blockDots(s.blockAt(i), x, dy)
 	}

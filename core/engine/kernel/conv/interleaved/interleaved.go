@@ -292,11 +292,12 @@ func (s *planes) blockAt(i int) (b block) {
 
 func (s *planes) blocks() int { return kernel.CeilDiv(s.p.N*s.p.C, s.lanes) }
 
-// roomFor is x, or a copy with planes for all lanes where it has fewer.
-func (s *planes) roomFor(x, room []float32) []float32 {
-	if s.p.N*s.p.C >= s.lanes {
+// roomFor is x, or a copy with planes for all lanes where it has fewer. Channels have so many elements.
+func (s *planes) roomFor(x, room []float32, channel int) []float32 {
+	n := s.p.N * s.p.C
+	if n >= s.lanes {
 		return x
 	}
-	clear(room[copy(room, x):])
+	clear(room[copy(room, x[:n*channel]):])
 	return room
 }

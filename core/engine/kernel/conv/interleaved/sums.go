@@ -31,7 +31,7 @@ func (s *planes) compute(x, w, bias, y []float32) {
 		s.setWeights(s.results, bias, s.bias)
 	}
 	clear(s.frame)
-	from, to := s.roomFor(x, s.inRoom), y
+	from, to := s.roomFor(x, s.inRoom, s.frames*s.inPlane()), y
 	few := s.p.N*s.p.C < s.lanes
 	if few {
 		to = s.outRoom
@@ -47,8 +47,8 @@ func (s *planes) compute(x, w, bias, y []float32) {
 			}
 		}
 	}
-	if few {
-		copy(y, to)
+	if few { // y may go on with images of others
+		copy(y[:s.p.N*s.p.C*s.results*s.outPlane()], to)
 	}
 }
 

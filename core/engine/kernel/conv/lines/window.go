@@ -322,7 +322,7 @@ func (l *Lines) windowSums(x, dy, scratch []float32) []float32 {
 	ordered, totals := scratch[:most*filters], scratch[most*filters:][:w.channels*filters]
 	for first := 0; first < w.channels; first += most {
 		n := min(most, w.channels-first)
-		w.sum(first, n, x, dy, sums[:n*filters*kernel.Block])
+		w.sum(l.images, first, n, x, dy, sums[:n*filters*kernel.Block])
 		geometry.LaneSums(kernel.Block, sums[:n*filters*kernel.Block], ordered[:n*filters])
 		for output := range w.writes {
 			w.reorder(ordered[output*n*w.taps:][:n*w.taps], totals[first*filters+output*w.taps:])
@@ -331,10 +331,9 @@ func (l *Lines) windowSums(x, dy, scratch []float32) []float32 {
 	return totals
 }
 
-// sum puts the sums of some channels from a first one on into lanes, [outputs][channels][taps].
-func (w *windows) sum(first, channels int, x, dy, lanes []float32) {
+// sum puts the sums of some channels from a first one on into lanes, [outputs][channels][taps], over all images: x may go on behind them.
+func (w *windows) sum(all, first, channels int, x, dy, lanes []float32) {
 	clear(lanes)
-	all := len(x) / (w.channels * w.in)
 	images, rows := w.atOnce(all, channels)
 	for n := 0; n < all; n += images {
 		for row := 0; row < channels; row += rows {
