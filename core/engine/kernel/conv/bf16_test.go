@@ -109,20 +109,38 @@ func testConvBF16(t *testing.T, p *Shape, tol float64) {
 	dirty := func() { elementwise.Fill(scratch, float32(math.NaN())) }
 	y, dx, dw := make([]uint16, len(dy)), make([]uint16, len(x)), kerneltest.Random[float32](8, len(w))
 	wantY, wantDx, wantDw := make([]float64, len(y)), make([]float64, len(x)), kerneltest.Widened(dw)
+	x, dy, y, dx = beforeOthers(x, p.N), beforeOthers(dy, p.N), beforeOthers(y, p.N), beforeOthers(dx, p.N)
 	dirty()
 	ForwardBF16(p, x, w, bias, y, scratch)
 	convRef(p, wideX, wideW, kerneltest.Widened(bias), wantY)
-	kerneltest.NearlyBF16(t, "y"+name, y, wantY, tol)
+	kerneltest.NearlyBF16(t, "y"+name, own(t, "y"+name, y, len(wantY)), wantY, tol)
 	dirty()
 	GradInputBF16(p, dy, w, dx, scratch)
 	convGradInputRef(p, wideDy, wideW, wantDx)
-	kerneltest.NearlyBF16(t, "dx"+name, dx, wantDx, tol)
+	kerneltest.NearlyBF16(t, "dx"+name, own(t, "dx"+name, dx, len(wantDx)), wantDx, tol)
 	for _, accumulate := range []bool{true, false} {
 		dirty()
 		GradWeightBF16(p, x, dy, dw, scratch, accumulate)
 		convGradWeightRef(p, wideX, wideDy, wantDw, accumulate)
 		kerneltest.Nearly(t, "dw"+name, dw, wantDw, tol)
 	}
+}
+
+// one is the bfloat16 of images of another thread.
+const one = 0x3f80
+
+// beforeOthers is x of n images with one more behind it, of another thread.
+func beforeOthers(x []uint16, n int) []uint16 {
+	return append(slices.Clone(x), slices.Repeat([]uint16{one}, len(x)/n)...)
+}
+
+// own is the first n elements of x, what beforeOthers put behind these being as it was.
+func own(t *testing.T, what string, x []uint16, n int) []uint16 {
+	t.Helper()
+	if slices.ContainsFunc(x[n:], func(v uint16) bool { return v != one }) {
+		t.Errorf("%s: the images that follow are overwritten", what)
+	}
+	return x[:n]
 }
 
 // What is not finite does not come out finite, and other images stay as they are.
