@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -57,6 +58,8 @@ func windowCases(use func(p *Shape)) {
 		{R: 3, S: 5, StrideH: 1, StrideW: 3, PadH: 1, PadW: 2, CountIncludePad: true},
 		{R: 2, S: 3, StrideH: 4, StrideW: 4},
 		{R: 3, S: 2, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, CeilMode: true},
+		{R: 3, S: 3, StrideH: 3, StrideW: 3},
+		{R: 4, S: 4, StrideH: 4, StrideW: 4},
 	} {
 		for h := 5; h <= 8; h++ {
 			for w := 5; w <= 70; w++ {
@@ -187,6 +190,39 @@ func sameAsPlain(t *testing.T, p, plain *Shape) {
 const fence = -12345
 
 func fenced(n int) []float32 { return slices.Repeat([]float32{fence}, n+kernel.Block)[:n] }
+
+// A thread pools its planes; those that follow are another's.
+func TestPlanesOfOthers(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		windowCases(func(p *Shape) {
+			in, out := p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+			x, dy := kerneltest.Random[float32](1, 2*in), kerneltest.Random[float32](2, 2*out)
+			idx := slices.Repeat([]int32{fence}, 2*out)
+			scratch := make([]float32, max(p.MaxScratch(), p.MaxGradScratch(), p.Scratch(), p.GradScratch()))
+			for what, run := range map[string]func(to []float32){
+				"maxima": func(y []float32) { MaxPool2D(p, x, y, idx, scratch) },
+				"means":  func(y []float32) { AvgPool2D(p, x, y, scratch) },
+				"gradients of maxima": func(dx []float32) {
+					MaxPool2D(p, x[:in], make([]float32, out), idx[:out], scratch)
+					MaxPool2DGrad(p, dy, idx, dx, scratch)
+				},
+				"gradients of means": func(dx []float32) { AvgPool2DGrad(p, dy, dx, scratch) },
+			} {
+				n := out
+				if strings.HasPrefix(what, "gradients") {
+					n = in
+				}
+				got, want := slices.Repeat([]float32{fence}, 2*n), make([]float32, n)
+				run(want)
+				run(got)
+				kerneltest.SameBits(t, fmt.Sprintf("%s of %+v", what, *p), got, append(want, slices.Repeat([]float32{fence}, n)...))
+			}
+			if slices.ContainsFunc(idx[out:], func(at int32) bool { return at != fence }) {
+				t.Errorf("places of %+v: those that follow are overwritten", *p)
+			}
+		})
+	})
+}
 
 func TestWindowsOfInfinities(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
