@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"core/engine/kernel/amx"},
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/move", "core/engine/kernel/peak", "core/engine/kernel/kerneltest", "core/engine/kernel/kerneltest/guest"},
 	{"core/report/rundir/rundirtest", "core/job/submit"},
-	{"core/engine/kernel/gemm", "core/engine/kernel/reduce", "core/engine/kernel/loss", "core/engine/kernel/optimizer"},
+	{"core/engine/kernel/gemm", "core/engine/kernel/reduce", "core/engine/kernel/loss", "core/engine/kernel/optimizer", "core/engine/kernel/pool/adaptive"},
 	{"core/engine/kernel/conv/cost", "core/engine/kernel/conv/geometry"},
 	{"core/engine/kernel/conv/lines"},
 	{"core/engine/kernel/conv/direct", "core/engine/kernel/conv/im2col", "core/engine/kernel/conv/interleaved", "core/engine/kernel/conv/planes", "core/engine/kernel/conv/winograd", "core/engine/kernel/pool"},

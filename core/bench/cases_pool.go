@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool/adaptive"
 )
 
 // pools are windows as networks pool with: halves of LeNet, overlapping ones of ResNet, Inception and AlexNet, and a row of sound.
@@ -76,11 +77,11 @@ func adaptiveCase(name string, n, c, hw, oh, ow, written int, run func()) Kernel
 }
 
 func adaptivePool(n, c, hw, oh, ow int) Kernel {
-	x, y, scratch := random(n*c*hw*hw), zeros(n*c*oh*ow), zeros(pool.AdaptiveScratch(hw))
-	return adaptiveCase("adaptive average pool", n, c, hw, oh, ow, len(y), func() { pool.AdaptiveAvgPool2D(n, c, hw, hw, oh, ow, x, y, scratch) })
+	x, y, scratch := random(n*c*hw*hw), zeros(n*c*oh*ow), zeros(adaptive.Scratch(hw))
+	return adaptiveCase("adaptive average pool", n, c, hw, oh, ow, len(y), func() { adaptive.AvgPool2D(n, c, hw, hw, oh, ow, x, y, scratch) })
 }
 
 func adaptivePoolGrad(n, c, hw, oh, ow int) Kernel {
-	dx, dy, scratch := zeros(n*c*hw*hw), random(n*c*oh*ow), zeros(pool.AdaptiveScratch(hw))
-	return adaptiveCase("adaptive average pool grad", n, c, hw, oh, ow, len(dx), func() { pool.AdaptiveAvgPool2DGrad(n, c, hw, hw, oh, ow, dy, dx, scratch) })
+	dx, dy, scratch := zeros(n*c*hw*hw), random(n*c*oh*ow), zeros(adaptive.Scratch(hw))
+	return adaptiveCase("adaptive average pool grad", n, c, hw, oh, ow, len(dx), func() { adaptive.AvgPool2DGrad(n, c, hw, hw, oh, ow, dy, dx, scratch) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool/adaptive"
 	"github.com/trainctl/trainctl/core/engine/kernel/random"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 )
@@ -71,8 +72,8 @@ func noAllocs[T kernel.Float](t *testing.T) {
 			pool.MaxPool2DGrad(&p, y, idx, z, nil)
 			pool.AvgPool2D(&p, x, y, nil)
 			pool.AvgPool2DGrad(&p, y, z, room)
-			pool.AdaptiveAvgPool2D(n, c, 4, 4, 2, 2, x, y, room)
-			pool.AdaptiveAvgPool2DGrad(n, c, 4, 4, 2, 2, y, z, room)
+			adaptive.AvgPool2D(n, c, 4, 4, 2, 2, x, y, room)
+			adaptive.AvgPool2DGrad(n, c, 4, 4, 2, 2, y, z, room)
 		},
 		"activations": func() {
 			elementwise.ReLU(x, y)

@@ -16,6 +16,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/norm"
 	"github.com/trainctl/trainctl/core/engine/kernel/optimizer"
 	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool/adaptive"
 )
 
 type normGolden struct{ X, Gamma, Beta, Dy, Y, Dx, Dgamma, Dbeta []float64 }
@@ -146,7 +147,7 @@ func goldenPool[T kernel.Float](t *testing.T, g goldens, tol float64) {
 	}
 	for i, c := range g.Adaptive {
 		y := make([]T, len(c.Y))
-		pool.AdaptiveAvgPool2D(1, 2, c.H, c.W, c.Oh, c.Ow, to[T](c.X), y, make([]T, pool.AdaptiveScratch(c.W)))
+		adaptive.AvgPool2D(1, 2, c.H, c.W, c.Oh, c.Ow, to[T](c.X), y, make([]T, adaptive.Scratch(c.W)))
 		kerneltest.CloseTo(t, fmt.Sprint("adaptive average of case ", i), y, to[T](c.Y), tol)
 	}
 }

@@ -3,7 +3,7 @@ package ops
 import (
 	"github.com/trainctl/trainctl/core/engine/cpu/bind"
 	"github.com/trainctl/trainctl/core/engine/kernel"
-	"github.com/trainctl/trainctl/core/engine/kernel/pool"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool/adaptive"
 	"github.com/trainctl/trainctl/core/engine/op"
 	"github.com/trainctl/trainctl/core/engine/plan"
 )
@@ -24,7 +24,7 @@ func adaptiveImages(s *plan.Step) (image, pooled []int) {
 
 func adaptiveScratch(s *plan.Step, _ int) int {
 	image, _ := adaptiveImages(s)
-	return pool.AdaptiveScratch(image[3])
+	return adaptive.Scratch(image[3])
 }
 
 func bindAdaptivePool[T kernel.Float](b *bind.Binder[T]) bind.Job {
@@ -35,10 +35,10 @@ func bindAdaptivePool[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	in, out := c*h*w, c*oh*ow
 	if b.Step.Op == op.AdaptiveAvgPoolGrad {
 		return b.Split(image[0], 1, func(call *plan.Call, part, lo, hi int) {
-			pool.AdaptiveAvgPool2DGrad(hi-lo, c, h, w, oh, ow, x(call)[lo*out:], y[lo*in:], scratch[part])
+			adaptive.AvgPool2DGrad(hi-lo, c, h, w, oh, ow, x(call)[lo*out:], y[lo*in:], scratch[part])
 		})
 	}
 	return b.Split(image[0], 1, func(call *plan.Call, part, lo, hi int) {
-		pool.AdaptiveAvgPool2D(hi-lo, c, h, w, oh, ow, x(call)[lo*in:], y[lo*out:], scratch[part])
+		adaptive.AvgPool2D(hi-lo, c, h, w, oh, ow, x(call)[lo*in:], y[lo*out:], scratch[part])
 	})
 }

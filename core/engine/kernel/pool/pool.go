@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/pool/adaptive"
 )
 
 // Shape is the geometry of two-dimensional pooling over [N, C, H, W] with an R×S window.
@@ -198,7 +199,7 @@ func AvgPool2D[T kernel.Float](p *Shape, x, y, scratch []T) {
 	planes, first := p.N*p.C, 0
 	switch {
 	case p.global():
-		AdaptiveAvgPool2D(p.N, p.C, p.H, p.W, 1, 1, x, y, nil)
+		adaptive.AvgPool2D(p.N, p.C, p.H, p.W, 1, 1, x, y, nil)
 		return
 	case kernel.Is32[T]() && p.apart():
 		first = p.separate.mean(planes, kernel.As32(x), kernel.As32(y))
@@ -223,7 +224,7 @@ func AvgPool2DGrad[T kernel.Float](p *Shape, dy, dx, scratch []T) {
 	planes, first := p.N*p.C, 0
 	switch {
 	case p.global():
-		AdaptiveAvgPool2DGrad(p.N, p.C, p.H, p.W, 1, 1, dy, dx, nil)
+		adaptive.AvgPool2DGrad(p.N, p.C, p.H, p.W, 1, 1, dy, dx, nil)
 		return
 	case kernel.Is32[T]() && p.separate != nil:
 		first = p.separate.meanGrad(planes, kernel.As32(dy), kernel.As32(dx))

@@ -1,4 +1,4 @@
-package pool
+package adaptive
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -8,12 +8,12 @@ import (
 // Average pooling to a given size. Window i of an axis runs from ⌊i·in/out⌋ to ⌈(i+1)·in/out⌉, as in PyTorch, so windows may overlap, and
 // differ in size. All windows of a row of outputs see the same rows, which are added up first.
 
-// AdaptiveScratch is how many elements AdaptiveAvgPool2D and its gradient need for rows of w elements.
-func AdaptiveScratch(w int) int { return w }
+// Scratch is how many elements AvgPool2D and its gradient need for rows of w elements.
+func Scratch(w int) int { return w }
 
-// AdaptiveAvgPool2D averages [n, c, h, w] down, or up, to [n, c, oh, ow]. The scratch holds AdaptiveScratch elements; it may be nil
+// AvgPool2D averages [n, c, h, w] down, or up, to [n, c, oh, ow]. The scratch holds Scratch elements; it may be nil
 // for a single output.
-func AdaptiveAvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y, scratch []T) {
+func AvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y, scratch []T) {
 	switch {
 	case oh*ow == 1:
 		planeMeans(n*c, h, w, x, y)
@@ -58,8 +58,8 @@ func meanWindows[T kernel.Float](h, w, oh, ow int, x, y, sums []T) {
 	}
 }
 
-// AdaptiveAvgPool2DGrad spreads each dy over its window, and overwrites dx. The scratch is that of AdaptiveAvgPool2D.
-func AdaptiveAvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx, scratch []T) {
+// AvgPool2DGrad spreads each dy over its window, and overwrites dx. The scratch is that of AvgPool2D.
+func AvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx, scratch []T) {
 	switch {
 	case oh*ow == 1:
 		spreadPlanes(n*c, h*w, dy, dx)

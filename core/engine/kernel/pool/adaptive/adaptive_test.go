@@ -1,4 +1,4 @@
-package pool
+package adaptive
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func TestAxis(t *testing.T) {
 }
 
 // Means of windows and their gradients are those of the definition, for outputs that are fewer, as many or more than inputs.
-func TestAdaptiveAvgPool(t *testing.T) {
+func TestAvgPool2D(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for _, c := range [][4]int{{32, 32, 7, 7}, {7, 7, 3, 3}, {13, 29, 4, 11}, {2, 3, 7, 7}, {1, 1, 7, 7}, {5, 40, 1, 6}, {9, 5, 9, 2}, {6, 6, 6, 6}, {8, 8, 1, 1}, {6, 4, 3, 2}} {
 			h, w, oh, ow := c[0], c[1], c[2], c[3]
@@ -44,8 +44,8 @@ func TestAdaptiveAvgPool(t *testing.T) {
 				}
 			}
 			y, dx := kerneltest.Exactly[float32](out), kerneltest.Exactly[float32](in)
-			AdaptiveAvgPool2D(2, 3, h, w, oh, ow, x, y.Room, kerneltest.Poisoned[float32](AdaptiveScratch(w)))
-			AdaptiveAvgPool2DGrad(2, 3, h, w, oh, ow, dy, dx.Room, kerneltest.Poisoned[float32](AdaptiveScratch(w)))
+			AvgPool2D(2, 3, h, w, oh, ow, x, y.Room, kerneltest.Poisoned[float32](Scratch(w)))
+			AvgPool2DGrad(2, 3, h, w, oh, ow, dy, dx.Room, kerneltest.Poisoned[float32](Scratch(w)))
 			name := fmt.Sprint(" of ", c)
 			y.Check(t, "y"+name)
 			dx.Check(t, "dx"+name)
