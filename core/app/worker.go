@@ -343,7 +343,7 @@ func sharesOf(c *config.Config) outline.Shares {
 func plansFor(device string) outline.Plans {
 	p := outline.Plans{Recompute: recomputeOff(device) == ""}
 	if device != "cuda" {
-		p.BF16From, p.Converts = cpu.BF16From(), cpu.Converts
+		p.BF16From, p.Converts, p.NormFunctions = cpu.BF16From(), cpu.Converts, true
 	}
 	return p
 }

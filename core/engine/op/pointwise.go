@@ -82,6 +82,9 @@ func DefinePointwise(d Definition) {
 		}
 	}
 	define(d)
+	if p.FLOPs[0] <= cheap {
+		defineNorm(d.Name, p.FLOPs)
+	}
 }
 
 // GradAgainOp names the gradient that makes its function's output again, for functions with a

@@ -17,6 +17,9 @@ func (l *lowering) fuse() {
 			if l.steps[i].op == op.BatchNorm {
 				l.fuseNormReLU(i)
 			}
+			if l.steps[i].op == op.BatchNorm && l.opt.NormFunctions {
+				l.fuseNormFunction(i)
+			}
 		case activation.ReLUGrad:
 			l.fuseNormReLUGrad(i)
 		case op.Linear:

@@ -61,6 +61,54 @@ func (l *lowering) fuseNormPoolGrad(active, pool, bias int, attr op.NormPoolAttr
 	return true
 }
 
+// fuseNormFunction merges the batch norm of step i with the function of one element behind it, and
+// their gradients. Nothing changes unless no other step looks at what is in between, and all of it has one type that is
+// no half type: those have kernels of their own for the norm alone. Results stay the same to the bit.
+func (l *lowering) fuseNormFunction(i int) {
+	norm := &l.steps[i]
+	x, z := norm.in[0], norm.out[0]
+	f := slices.IndexFunc(l.steps, func(d draft) bool { return d.in[0] == z && d.op != activation.ReLU && op.Of(op.NormOp(d.op)) != nil })
+	if f < 0 || l.steps[f].branch != norm.branch {
+		return
+	}
+	function := l.steps[f]
+	if t := l.vals[x].spec.DType; t.Half() || l.vals[z].spec.DType != t || l.vals[function.out[0]].spec.DType != t {
+		return
+	}
+	gone := []int{f}
+	grad, normGrad, ok := l.normFunctionGrads(&function, x)
+	if ok {
+		gone = append(gone, grad)
+	}
+	if readers := l.readers(z); len(readers) > len(gone) || !slices.Equal(readers, gone[:len(readers)]) {
+		return
+	}
+	attr := op.NormFunctionAttr{Norm: norm.attr.(op.BatchNormAttr), Function: function.attr}
+	if ok {
+		d, bias := &l.steps[normGrad], norm.in[2]
+		mean, invstd, weight := d.in[2], d.in[3], d.in[4]
+		d.op, d.attr, d.in = op.GradOp(op.NormOp(function.op)), attr, []int{x, l.steps[grad].in[1], mean, invstd, weight, bias}
+	}
+	norm.op, norm.attr, norm.out = op.NormOp(function.op), attr, append([]int{function.out[0]}, norm.out[1:]...)
+	l.remove(gone...)
+}
+
+// normFunctionGrads finds the gradient of a function, and that of the batch norm of x before it if nothing else
+// reads what the former writes.
+func (l *lowering) normFunctionGrads(f *draft, x int) (function, norm int, ok bool) {
+	saved := f.in[0]
+	if op.Of(f.op).Pointwise.Saved == op.SavedOutput {
+		saved = f.out[0]
+	}
+	function = slices.IndexFunc(l.steps, func(d draft) bool { return d.op == op.GradOp(f.op) && d.in[0] == saved && d.branch == f.branch })
+	if function < 0 {
+		return 0, 0, false
+	}
+	norm, ok = l.onlyReader(l.steps[function].out[0], op.BatchNormGrad)
+	ok = ok && l.steps[norm].in[0] == x && l.steps[norm].out[0] != absent && l.steps[norm].branch == f.branch
+	return function, norm, ok
+}
+
 // sumForBias lets the gradient of a convolution's bias read the sums that the
 // step which writes dx makes on its way; absent if there is no such bias.
 func (l *lowering) sumForBias(dx int) int {

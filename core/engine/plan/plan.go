@@ -23,6 +23,10 @@ type Options struct {
 
 	Fuse bool // merge operations and reuse buffers in place; off is for finding mistakes
 
+	// NormFunctions lets batch norms compute the cheap function of one element behind them ([op.NormOp]), on
+	// devices that implement this. It changes no result.
+	NormFunctions bool
+
 	// Recompute recomputes values in backward instead of keeping them from forward,
 	// where the memory that this saves is worth the time. It changes no result.
 	Recompute bool

@@ -92,6 +92,8 @@ type Plans struct {
 	Recompute bool                // backward recomputes cheap activations
 	BF16From  int                 // bytes of activations from which they lower to bfloat16; see [plan.Options]
 	Converts  func(graph.Op) bool // operations that convert half types on the way; see [plan.Options]
+
+	NormFunctions bool // batch norms compute the functions behind them; see [plan.Options]
 }
 
 // Compile makes the plan of one batch shape. What the plan refuses is for the
@@ -103,7 +105,7 @@ func (c Settings) Compile(g *graph.Graph, policy *sdk.Policy, rows int, training
 	}
 	p, err := plan.Compile(g, plan.Options{
 		Batch: rows, Train: training, DType: d, Policy: policy, Fuse: c.Run.Fuse, Recompute: c.Plans.Recompute && c.Run.Fuse, RecomputeBlocks: c.Train.Recompute == "blocks",
-		SyncBatchNorm: c.DDP.SyncBatchNorm && max(world, c.MaxWorld) > 1, BF16From: c.Plans.BF16From, Converts: c.Plans.Converts, Logits: !training && c.Eval.NeedsOutputs(),
+		SyncBatchNorm: c.DDP.SyncBatchNorm && max(world, c.MaxWorld) > 1, BF16From: c.Plans.BF16From, Converts: c.Plans.Converts, NormFunctions: c.Plans.NormFunctions, Logits: !training && c.Eval.NeedsOutputs(),
 	})
 	if err != nil {
 		return nil, usererr.List{{Detail: fmt.Sprintf("planning batches of %d: %v", rows, err)}}.Err()

@@ -79,11 +79,16 @@ func normGradOf[T kernel.Float](images, lo, hi, n, c, hw int, x, y, dy, mean, in
 // normGradBlock takes the sums of a block of channels, and then their dx. y is nil without a ReLU.
 func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool) {
 	sums, dots := blockSums(lo, hi, n, c, hw, x, y, dy, mean, d)
+	gradFromSums(lo, hi, n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d, accumulate, &sums, &dots)
+}
+
+// gradFromSums is normGradBlock after the sums.
+func gradFromSums[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool, sums, dots *[mostChannels]float64) {
 	for ch := lo; ch < hi; ch++ {
 		storeGrad(dgamma, ch, dots[ch-lo]*float64(invstd[ch]), accumulate)
 		storeGrad(dbeta, ch, sums[ch-lo], accumulate)
 	}
-	blockInput(lo, hi, n, c, hw, float64(n*hw), x, y, dy, mean, invstd, gamma, dx, d, &sums, &dots)
+	blockInput(lo, hi, n, c, hw, float64(n*hw), x, y, dy, mean, invstd, gamma, dx, d, sums, dots)
 }
 
 // blockSums computes Σd and Σd·(x−mean) of channels [lo, hi), at most mostChannels. d is dy,

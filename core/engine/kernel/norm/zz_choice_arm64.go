@@ -194,6 +194,11 @@ func vecNormAddReLURows(rows int, x *float32, r *float32, vectors int, rest int,
 	normAddReLURowsNEON(rows, x, r, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
 }
 
+// vecNormClipRows computes y = min(max((x−mean)·scale + shift, 0), most) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormClipRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int) {
+	normClipRowsNEON(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, most, y, bytes)
+}
+
 // vecReLUNormGradRows computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
 func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
 	reluNormGradRowsNEON(rows, x, y, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)

@@ -201,6 +201,11 @@ func vecNormAddReLURows(rows int, x *float32, r *float32, vectors int, rest int,
 	kernel.NoVectors()
 }
 
+// vecNormClipRows computes y = min(max((x−mean)·scale + shift, 0), most) of rows of bytes, each with its own factors, NaN staying NaN.
+func vecNormClipRows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int) {
+	kernel.NoVectors()
+}
+
 // vecReLUNormGradRows computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
 func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int) {
 	kernel.NoVectors()

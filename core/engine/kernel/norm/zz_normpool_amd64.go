@@ -42,6 +42,106 @@ func normPoolSums4AVX2(poolGradTile *poolGradTile)
 //go:noescape
 func normPoolGrad4AVX2(poolGradTile *poolGradTile)
 
+// stripPoolAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolAVX2(poolStrip *poolStrip)
+
+// stripSumsAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsAVX2(poolStrip *poolStrip)
+
+// stripGradAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradAVX2(poolStrip *poolStrip)
+
+// stripPoolPartAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolPartAVX2(poolStrip *poolStrip)
+
+// stripSumsPartAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsPartAVX2(poolStrip *poolStrip)
+
+// stripGradPartAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradPartAVX2(poolStrip *poolStrip)
+
+// f16StripPoolAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolAVX2(poolStrip *poolStrip)
+
+// f16StripSumsAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsAVX2(poolStrip *poolStrip)
+
+// f16StripGradAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradAVX2(poolStrip *poolStrip)
+
+// f16StripPoolPartAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolPartAVX2(poolStrip *poolStrip)
+
+// f16StripSumsPartAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsPartAVX2(poolStrip *poolStrip)
+
+// f16StripGradPartAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradPartAVX2(poolStrip *poolStrip)
+
+// bf16StripPoolAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolAVX2(poolStrip *poolStrip)
+
+// bf16StripSumsAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsAVX2(poolStrip *poolStrip)
+
+// bf16StripGradAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradAVX2(poolStrip *poolStrip)
+
+// bf16StripPoolPartAVX2 normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolPartAVX2(poolStrip *poolStrip)
+
+// bf16StripSumsPartAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsPartAVX2(poolStrip *poolStrip)
+
+// bf16StripGradPartAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradPartAVX2(poolStrip *poolStrip)
+
+// stripSumsPartUnmaskedAVX2 adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsPartUnmaskedAVX2(poolStrip *poolStrip)
+
+// stripGradPartUnmaskedAVX2 writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradPartUnmaskedAVX2(poolStrip *poolStrip)
+
 // normPoolSums1AVX512 adds up dy and dy·(x−mean) of each plane.
 //
 //go:noescape

@@ -768,6 +768,2640 @@ loaded:
 	VZEROUPPER
 	RET
 
+// func stripPoolAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, MMX+
+TEXT ·stripPoolAVX2(SB), NOSPLIT, $0-8
+	MOVQ   poolStrip+0(FP), AX
+	VXORPS Y3, Y3, Y3
+	MOVQ   304(AX), CX
+	MOVQ   296(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
+	MOVQ   32(AX), DI
+	MOVQ   40(AX), R8
+	MOVQ   48(AX), R9
+	MOVQ   120(AX), R10
+
+plane:
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         (AX), R11
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
+
+row:
+	PREFETCHT0 (BX)(R10*1)
+	VMOVUPS    (BX), Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	VMOVUPS    32(BX), Y6
+	VSUBPS     Y0, Y6, Y6
+	VMULPS     Y1, Y6, Y6
+	VADDPS     Y2, Y6, Y6
+	VSHUFPS    $0x88, Y6, Y5, Y7
+	VSHUFPS    $0xdd, Y6, Y5, Y5
+	VMOVUPS    168(AX), Y6
+	VMOVUPS    200(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R10*1)
+	VMOVUPS    (BX), Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	VMOVUPS    32(BX), Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y5, Y9
+	VSHUFPS    $0xdd, Y8, Y5, Y5
+	VMOVUPS    232(AX), Y8
+	VCMPPS     $0x1e, Y7, Y9, Y10
+	VCMPPS     $0x03, Y9, Y9, Y11
+	VORPS      Y11, Y10, Y10
+	VBLENDVPS  Y10, Y9, Y7, Y7
+	VBLENDVPS  Y10, Y8, Y6, Y6
+	VMOVUPS    264(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	VMAXPS     Y7, Y3, Y7
+	VPADDD     Y4, Y6, Y6
+	VPADDD     136(AX), Y4, Y4
+	VPERMPD    $0xd8, Y7, Y7
+	VPERMPD    $0xd8, Y6, Y6
+	VMOVUPS    Y7, (DI)
+	VMOVUPS    Y6, (R8)
+	ADDQ       R9, DI
+	LEAQ       (R8)(R9*1), R8
+	DECQ       R11
+	JNZ        row
+	DECQ       DX
+	JNZ        plane
+	VZEROUPPER
+	RET
+
+// func stripSumsAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·stripSumsAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*1)
+	VXORPS       Y5, Y5, Y5
+	VMOVUPS      (DI), Y7
+	VMOVUPS      (R8), Y6
+	VMOVUPS      (R9), Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	VMOVUPS      32(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VMOVUPS      32(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func stripGradAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·stripGradAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y5
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*1)
+	VXORPS       Y6, Y6, Y6
+	VMOVUPS      (DI), Y8
+	VMOVUPS      (R8), Y7
+	VMOVUPS      (R9), Y9
+	VCMPPS       $0x16, Y6, Y7, Y7
+	VANDPS       Y7, Y8, Y8
+	VPSUBD       Y5, Y9, Y9
+	VPADDD       136(AX), Y5, Y5
+	VPERMPD      $0xd8, Y8, Y8
+	VPERMPD      $0xd8, Y9, Y9
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y9, Y6
+	VANDPS       Y8, Y6, Y6
+	VPCMPEQD     200(AX), Y9, Y7
+	VANDPS       Y8, Y7, Y7
+	VUNPCKLPS    Y7, Y6, Y10
+	VUNPCKHPS    Y7, Y6, Y6
+	VMOVUPS      (DX), Y7
+	VSUBPS       Y0, Y7, Y7
+	VFMADD213PS  Y1, Y2, Y7
+	VFMADD231PS  Y3, Y10, Y7
+	VADDPS       Y7, Y4, Y4
+	VMOVUPS      32(DX), Y10
+	VSUBPS       Y0, Y10, Y10
+	VFMADD213PS  Y1, Y2, Y10
+	VFMADD231PS  Y3, Y6, Y10
+	VADDPS       Y10, Y4, Y4
+	VMOVUPS      Y7, (SI)
+	VMOVUPS      Y10, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y9, Y6
+	VANDPS       Y8, Y6, Y6
+	VPCMPEQD     264(AX), Y9, Y7
+	VANDPS       Y8, Y7, Y7
+	VUNPCKLPS    Y7, Y6, Y8
+	VUNPCKHPS    Y7, Y6, Y6
+	VMOVUPS      (DX), Y7
+	VSUBPS       Y0, Y7, Y7
+	VFMADD213PS  Y1, Y2, Y7
+	VFMADD231PS  Y3, Y8, Y7
+	VADDPS       Y7, Y4, Y4
+	VMOVUPS      32(DX), Y8
+	VSUBPS       Y0, Y8, Y8
+	VFMADD213PS  Y1, Y2, Y8
+	VFMADD231PS  Y3, Y6, Y8
+	VADDPS       Y8, Y4, Y4
+	VMOVUPS      Y7, (SI)
+	VMOVUPS      Y8, 32(SI)
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
+// func stripPoolPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, MMX+, POPCNT
+TEXT ·stripPoolPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ      poolStrip+0(FP), AX
+	VXORPS    Y3, Y3, Y3
+	MOVQ      304(AX), CX
+	MOVQ      296(AX), DX
+	MOVQ      8(AX), BX
+	MOVQ      16(AX), SI
+	MOVQ      32(AX), DI
+	MOVQ      40(AX), R8
+	MOVQ      48(AX), R9
+	MOVQ      72(AX), R10
+	VMOVUPS   (R10), Y0
+	VMOVMSKPS Y0, R10
+	POPCNTL   R10, R10
+	MOVQ      120(AX), R11
+
+plane:
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         (AX), R12
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
+
+row:
+	PREFETCHT0 (BX)(R11*1)
+	MOVQ       80(AX), R13
+	VMOVUPS    (R13), Y5
+	VMASKMOVPS (BX), Y5, Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	MOVQ       88(AX), R13
+	VMOVUPS    (R13), Y6
+	VMASKMOVPS 32(BX), Y6, Y6
+	VSUBPS     Y0, Y6, Y6
+	VMULPS     Y1, Y6, Y6
+	VADDPS     Y2, Y6, Y6
+	VSHUFPS    $0x88, Y6, Y5, Y7
+	VSHUFPS    $0xdd, Y6, Y5, Y5
+	VMOVUPS    168(AX), Y6
+	VMOVUPS    200(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R11*1)
+	MOVQ       80(AX), R13
+	VMOVUPS    (R13), Y5
+	VMASKMOVPS (BX), Y5, Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	MOVQ       88(AX), R13
+	VMOVUPS    (R13), Y8
+	VMASKMOVPS 32(BX), Y8, Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y5, Y9
+	VSHUFPS    $0xdd, Y8, Y5, Y5
+	VMOVUPS    232(AX), Y8
+	VCMPPS     $0x1e, Y7, Y9, Y10
+	VCMPPS     $0x03, Y9, Y9, Y11
+	VORPS      Y11, Y10, Y10
+	VBLENDVPS  Y10, Y9, Y7, Y7
+	VBLENDVPS  Y10, Y8, Y6, Y6
+	VMOVUPS    264(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	VMAXPS     Y7, Y3, Y7
+	VPADDD     Y4, Y6, Y6
+	VPADDD     136(AX), Y4, Y4
+	VPERMPD    $0xd8, Y7, Y7
+	VPERMPD    $0xd8, Y6, Y6
+	CMPQ       R10, $0x08
+	JNE        part1
+	VMOVUPS    Y7, (DI)
+	JMP        stored1
+
+part1:
+	LEAQ         (DI), R13
+	TESTQ        $0x00000004, R10
+	JZ           without4_1
+	VMOVUPS      X7, (R13)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R13
+
+without4_1:
+	TESTQ   $0x00000002, R10
+	JZ      without2_1
+	VMOVLPS X7, (R13)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R13
+
+without2_1:
+	TESTQ  $0x00000001, R10
+	JZ     stored1
+	VMOVSS X7, (R13)
+
+stored1:
+	CMPQ    R10, $0x08
+	JNE     part2
+	VMOVUPS Y6, (R8)
+	JMP     stored2
+
+part2:
+	LEAQ         (R8), R13
+	TESTQ        $0x00000004, R10
+	JZ           without4_2
+	VMOVUPS      X6, (R13)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, R13
+
+without4_2:
+	TESTQ   $0x00000002, R10
+	JZ      without2_2
+	VMOVLPS X6, (R13)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, R13
+
+without2_2:
+	TESTQ  $0x00000001, R10
+	JZ     stored2
+	VMOVSS X6, (R13)
+
+stored2:
+	ADDQ R9, DI
+	LEAQ (R8)(R9*1), R8
+	DECQ R12
+	JNZ  row
+	DECQ DX
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func stripSumsPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·stripSumsPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*1)
+	VXORPS       Y5, Y5, Y5
+	MOVQ         72(AX), R13
+	VMOVUPS      (R13), Y6
+	VMASKMOVPS   (DI), Y6, Y7
+	MOVQ         72(AX), R13
+	VMOVUPS      (R13), Y6
+	VMASKMOVPS   (R8), Y6, Y6
+	MOVQ         72(AX), R13
+	VMOVUPS      (R13), Y8
+	VMASKMOVPS   (R9), Y8, Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y6
+	VMASKMOVPS   (DX), Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y6
+	VMASKMOVPS   32(DX), Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y6
+	VMASKMOVPS   (DX), Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y6
+	VMASKMOVPS   32(DX), Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func stripGradPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·stripGradPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y5
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0  (DI)(R12*1)
+	PREFETCHT0  (R8)(R12*1)
+	PREFETCHT0  (R9)(R12*1)
+	VXORPS      Y6, Y6, Y6
+	MOVQ        72(AX), R13
+	VMOVUPS     (R13), Y7
+	VMASKMOVPS  (DI), Y7, Y8
+	MOVQ        72(AX), R13
+	VMOVUPS     (R13), Y7
+	VMASKMOVPS  (R8), Y7, Y7
+	MOVQ        72(AX), R13
+	VMOVUPS     (R13), Y9
+	VMASKMOVPS  (R9), Y9, Y9
+	VCMPPS      $0x16, Y6, Y7, Y7
+	VANDPS      Y7, Y8, Y8
+	VPSUBD      Y5, Y9, Y9
+	VPADDD      136(AX), Y5, Y5
+	VPERMPD     $0xd8, Y8, Y8
+	VPERMPD     $0xd8, Y9, Y9
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    168(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    200(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y10
+	VUNPCKHPS   Y7, Y6, Y6
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y7
+	VMASKMOVPS  (DX), Y7, Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y10, Y7
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y10
+	VANDPS      Y10, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y10
+	VMASKMOVPS  32(DX), Y10, Y10
+	VSUBPS      Y0, Y10, Y10
+	VFMADD213PS Y1, Y2, Y10
+	VFMADD231PS Y3, Y6, Y10
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y10, Y10
+	VADDPS      Y10, Y4, Y4
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y6
+	VMOVMSKPS   Y6, R13
+	POPCNTL     R13, R13
+	CMPQ        R13, $0x08
+	JNE         part3
+	VMOVUPS     Y7, (SI)
+	JMP         stored3
+
+part3:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_3
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_3:
+	TESTQ   $0x00000002, R13
+	JZ      without2_3
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_3:
+	TESTQ  $0x00000001, R13
+	JZ     stored3
+	VMOVSS X7, (R14)
+
+stored3:
+	MOVQ      88(AX), R13
+	VMOVUPS   (R13), Y6
+	VMOVMSKPS Y6, R13
+	POPCNTL   R13, R13
+	CMPQ      R13, $0x08
+	JNE       part4
+	VMOVUPS   Y10, 32(SI)
+	JMP       stored4
+
+part4:
+	LEAQ         32(SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_4
+	VMOVUPS      X10, (R14)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, R14
+
+without4_4:
+	TESTQ   $0x00000002, R13
+	JZ      without2_4
+	VMOVLPS X10, (R14)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, R14
+
+without2_4:
+	TESTQ  $0x00000001, R13
+	JZ     stored4
+	VMOVSS X10, (R14)
+
+stored4:
+	ADDQ        BX, DX
+	ADDQ        BX, SI
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    232(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    264(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y8
+	VUNPCKHPS   Y7, Y6, Y6
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y7
+	VMASKMOVPS  (DX), Y7, Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y8, Y7
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y8
+	VANDPS      Y8, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y8
+	VMASKMOVPS  32(DX), Y8, Y8
+	VSUBPS      Y0, Y8, Y8
+	VFMADD213PS Y1, Y2, Y8
+	VFMADD231PS Y3, Y6, Y8
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y8, Y8
+	VADDPS      Y8, Y4, Y4
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y6
+	VMOVMSKPS   Y6, R13
+	POPCNTL     R13, R13
+	CMPQ        R13, $0x08
+	JNE         part5
+	VMOVUPS     Y7, (SI)
+	JMP         stored5
+
+part5:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_5
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_5:
+	TESTQ   $0x00000002, R13
+	JZ      without2_5
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_5:
+	TESTQ  $0x00000001, R13
+	JZ     stored5
+	VMOVSS X7, (R14)
+
+stored5:
+	MOVQ      88(AX), R13
+	VMOVUPS   (R13), Y6
+	VMOVMSKPS Y6, R13
+	POPCNTL   R13, R13
+	CMPQ      R13, $0x08
+	JNE       part6
+	VMOVUPS   Y8, 32(SI)
+	JMP       stored6
+
+part6:
+	LEAQ         32(SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_6
+	VMOVUPS      X8, (R14)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, R14
+
+without4_6:
+	TESTQ   $0x00000002, R13
+	JZ      without2_6
+	VMOVLPS X8, (R14)
+	VPSRLDQ $0x08, X8, X8
+	ADDQ    $0x08, R14
+
+without2_6:
+	TESTQ  $0x00000001, R13
+	JZ     stored6
+	VMOVSS X8, (R14)
+
+stored6:
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
+// func f16StripPoolAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·f16StripPoolAVX2(SB), NOSPLIT, $0-8
+	MOVQ   poolStrip+0(FP), AX
+	VXORPS Y3, Y3, Y3
+	MOVQ   304(AX), CX
+	MOVQ   296(AX), DX
+	MOVQ   8(AX), BX
+	MOVQ   16(AX), SI
+	MOVQ   32(AX), DI
+	MOVQ   40(AX), R8
+	MOVQ   48(AX), R9
+	MOVQ   120(AX), R10
+
+plane:
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         (AX), R11
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
+
+row:
+	PREFETCHT0 (BX)(R10*1)
+	VCVTPH2PS  (BX), Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	VCVTPH2PS  16(BX), Y6
+	VSUBPS     Y0, Y6, Y6
+	VMULPS     Y1, Y6, Y6
+	VADDPS     Y2, Y6, Y6
+	VSHUFPS    $0x88, Y6, Y5, Y7
+	VSHUFPS    $0xdd, Y6, Y5, Y5
+	VMOVUPS    168(AX), Y6
+	VMOVUPS    200(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R10*1)
+	VCVTPH2PS  (BX), Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	VCVTPH2PS  16(BX), Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y5, Y9
+	VSHUFPS    $0xdd, Y8, Y5, Y5
+	VMOVUPS    232(AX), Y8
+	VCMPPS     $0x1e, Y7, Y9, Y10
+	VCMPPS     $0x03, Y9, Y9, Y11
+	VORPS      Y11, Y10, Y10
+	VBLENDVPS  Y10, Y9, Y7, Y7
+	VBLENDVPS  Y10, Y8, Y6, Y6
+	VMOVUPS    264(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	VMAXPS     Y7, Y3, Y7
+	VPADDD     Y4, Y6, Y6
+	VPADDD     136(AX), Y4, Y4
+	VPERMPD    $0xd8, Y7, Y7
+	VPERMPD    $0xd8, Y6, Y6
+	VCVTPS2PH  $0x00, Y7, X7
+	VMOVDQU    X7, (DI)
+	VMOVUPS    Y6, (R8)
+	ADDQ       R9, DI
+	LEAQ       (R8)(R9*2), R8
+	DECQ       R11
+	JNZ        row
+	DECQ       DX
+	JNZ        plane
+	VZEROUPPER
+	RET
+
+// func f16StripSumsAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·f16StripSumsAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*2)
+	VXORPS       Y5, Y5, Y5
+	VCVTPH2PS    (DI), Y7
+	VCVTPH2PS    (R8), Y6
+	VMOVUPS      (R9), Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	VCVTPH2PS    (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	VCVTPH2PS    16(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	VCVTPH2PS    (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VCVTPH2PS    16(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func f16StripGradAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·f16StripGradAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y5
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*2)
+	VXORPS       Y6, Y6, Y6
+	VCVTPH2PS    (DI), Y8
+	VCVTPH2PS    (R8), Y7
+	VMOVUPS      (R9), Y9
+	VCMPPS       $0x16, Y6, Y7, Y7
+	VANDPS       Y7, Y8, Y8
+	VPSUBD       Y5, Y9, Y9
+	VPADDD       136(AX), Y5, Y5
+	VPERMPD      $0xd8, Y8, Y8
+	VPERMPD      $0xd8, Y9, Y9
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y9, Y6
+	VANDPS       Y8, Y6, Y6
+	VPCMPEQD     200(AX), Y9, Y7
+	VANDPS       Y8, Y7, Y7
+	VUNPCKLPS    Y7, Y6, Y10
+	VUNPCKHPS    Y7, Y6, Y6
+	VCVTPH2PS    (DX), Y7
+	VSUBPS       Y0, Y7, Y7
+	VFMADD213PS  Y1, Y2, Y7
+	VFMADD231PS  Y3, Y10, Y7
+	VADDPS       Y7, Y4, Y4
+	VCVTPH2PS    16(DX), Y10
+	VSUBPS       Y0, Y10, Y10
+	VFMADD213PS  Y1, Y2, Y10
+	VFMADD231PS  Y3, Y6, Y10
+	VADDPS       Y10, Y4, Y4
+	VCVTPS2PH    $0x00, Y7, X7
+	VMOVDQU      X7, (SI)
+	VCVTPS2PH    $0x00, Y10, X10
+	VMOVDQU      X10, 16(SI)
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y9, Y6
+	VANDPS       Y8, Y6, Y6
+	VPCMPEQD     264(AX), Y9, Y7
+	VANDPS       Y8, Y7, Y7
+	VUNPCKLPS    Y7, Y6, Y8
+	VUNPCKHPS    Y7, Y6, Y6
+	VCVTPH2PS    (DX), Y7
+	VSUBPS       Y0, Y7, Y7
+	VFMADD213PS  Y1, Y2, Y7
+	VFMADD231PS  Y3, Y8, Y7
+	VADDPS       Y7, Y4, Y4
+	VCVTPH2PS    16(DX), Y8
+	VSUBPS       Y0, Y8, Y8
+	VFMADD213PS  Y1, Y2, Y8
+	VFMADD231PS  Y3, Y6, Y8
+	VADDPS       Y8, Y4, Y4
+	VCVTPS2PH    $0x00, Y7, X7
+	VMOVDQU      X7, (SI)
+	VCVTPS2PH    $0x00, Y8, X8
+	VMOVDQU      X8, 16(SI)
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
+// func f16StripPoolPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, F16C, MMX+, POPCNT
+TEXT ·f16StripPoolPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ      poolStrip+0(FP), AX
+	VXORPS    Y3, Y3, Y3
+	MOVQ      304(AX), CX
+	MOVQ      296(AX), DX
+	MOVQ      8(AX), BX
+	MOVQ      16(AX), SI
+	MOVQ      32(AX), DI
+	MOVQ      40(AX), R8
+	MOVQ      48(AX), R9
+	MOVQ      72(AX), R10
+	VMOVUPS   (R10), Y0
+	VMOVMSKPS Y0, R10
+	POPCNTL   R10, R10
+	MOVQ      72(AX), R11
+	VMOVUPS   (R11), Y0
+	VMOVMSKPS Y0, R11
+	POPCNTL   R11, R11
+	MOVQ      120(AX), R12
+
+plane:
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
+
+row:
+	PREFETCHT0 (BX)(R12*1)
+	VCVTPH2PS  (BX), Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	VCVTPH2PS  16(BX), Y6
+	VSUBPS     Y0, Y6, Y6
+	VMULPS     Y1, Y6, Y6
+	VADDPS     Y2, Y6, Y6
+	VSHUFPS    $0x88, Y6, Y5, Y7
+	VSHUFPS    $0xdd, Y6, Y5, Y5
+	VMOVUPS    168(AX), Y6
+	VMOVUPS    200(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R12*1)
+	VCVTPH2PS  (BX), Y5
+	VSUBPS     Y0, Y5, Y5
+	VMULPS     Y1, Y5, Y5
+	VADDPS     Y2, Y5, Y5
+	VCVTPH2PS  16(BX), Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y5, Y9
+	VSHUFPS    $0xdd, Y8, Y5, Y5
+	VMOVUPS    232(AX), Y8
+	VCMPPS     $0x1e, Y7, Y9, Y10
+	VCMPPS     $0x03, Y9, Y9, Y11
+	VORPS      Y11, Y10, Y10
+	VBLENDVPS  Y10, Y9, Y7, Y7
+	VBLENDVPS  Y10, Y8, Y6, Y6
+	VMOVUPS    264(AX), Y8
+	VCMPPS     $0x1e, Y7, Y5, Y9
+	VCMPPS     $0x03, Y5, Y5, Y10
+	VORPS      Y10, Y9, Y9
+	VBLENDVPS  Y9, Y5, Y7, Y7
+	VBLENDVPS  Y9, Y8, Y6, Y6
+	ADDQ       SI, BX
+	VMAXPS     Y7, Y3, Y7
+	VPADDD     Y4, Y6, Y6
+	VPADDD     136(AX), Y4, Y4
+	VPERMPD    $0xd8, Y7, Y7
+	VPERMPD    $0xd8, Y6, Y6
+	VCVTPS2PH  $0x00, Y7, X7
+	LEAQ       (DI), R14
+	CMPQ       R11, $0x08
+	JNE        halves7
+	VMOVUPS    X7, (R14)
+	JMP        storedHalves7
+
+halves7:
+	TESTQ   $0x00000004, R11
+	JZ      withoutHalves4_7
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+withoutHalves4_7:
+	TESTQ   $0x00000002, R11
+	JZ      withoutHalves2_7
+	VMOVSS  X7, (R14)
+	VPSRLDQ $0x04, X7, X7
+	ADDQ    $0x04, R14
+
+withoutHalves2_7:
+	TESTQ $0x00000001, R11
+	JZ    storedHalves7
+	VMOVD X7, R15
+	MOVW  R15, (R14)
+
+storedHalves7:
+	CMPQ    R10, $0x08
+	JNE     part8
+	VMOVUPS Y6, (R8)
+	JMP     stored8
+
+part8:
+	LEAQ         (R8), R14
+	TESTQ        $0x00000004, R10
+	JZ           without4_8
+	VMOVUPS      X6, (R14)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, R14
+
+without4_8:
+	TESTQ   $0x00000002, R10
+	JZ      without2_8
+	VMOVLPS X6, (R14)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, R14
+
+without2_8:
+	TESTQ  $0x00000001, R10
+	JZ     stored8
+	VMOVSS X6, (R14)
+
+stored8:
+	ADDQ R9, DI
+	LEAQ (R8)(R9*2), R8
+	DECQ R13
+	JNZ  row
+	DECQ DX
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func f16StripSumsPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+
+TEXT ·f16StripSumsPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*2)
+	VXORPS       Y5, Y5, Y5
+	VCVTPH2PS    (DI), Y7
+	VCVTPH2PS    (R8), Y6
+	VMOVUPS      (R9), Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	MOVQ         72(AX), R13
+	VMOVUPS      (R13), Y5
+	VANDPS       Y5, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	VCVTPH2PS    (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y10
+	VANDPS       Y10, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	VCVTPH2PS    16(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y9
+	VANDPS       Y9, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	VCVTPH2PS    (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y8
+	VANDPS       Y8, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VCVTPH2PS    16(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y7
+	VANDPS       Y7, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func f16StripGradPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, F16C, FMA3, MMX+, POPCNT
+TEXT ·f16StripGradPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	MOVQ         72(AX), R11
+	VMOVUPS      (R11), Y5
+	VMOVMSKPS    Y5, R11
+	POPCNTL      R11, R11
+	VPBROADCASTD 64(AX), Y5
+	MOVQ         120(AX), R12
+	MOVQ         128(AX), R13
+
+row:
+	PREFETCHT0  (DI)(R13*1)
+	PREFETCHT0  (R8)(R13*1)
+	PREFETCHT0  (R9)(R13*2)
+	VXORPS      Y6, Y6, Y6
+	VCVTPH2PS   (DI), Y8
+	VCVTPH2PS   (R8), Y7
+	VMOVUPS     (R9), Y9
+	VCMPPS      $0x16, Y6, Y7, Y7
+	VANDPS      Y7, Y8, Y8
+	MOVQ        72(AX), R14
+	VMOVUPS     (R14), Y6
+	VANDPS      Y6, Y8, Y8
+	VPSUBD      Y5, Y9, Y9
+	VPADDD      136(AX), Y5, Y5
+	VPERMPD     $0xd8, Y8, Y8
+	VPERMPD     $0xd8, Y9, Y9
+	PREFETCHT0  (DX)(R12*1)
+	VPCMPEQD    168(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    200(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y10
+	VUNPCKHPS   Y7, Y6, Y6
+	VCVTPH2PS   (DX), Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y10, Y7
+	MOVQ        80(AX), R14
+	VMOVUPS     (R14), Y10
+	VANDPS      Y10, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	VCVTPH2PS   16(DX), Y10
+	VSUBPS      Y0, Y10, Y10
+	VFMADD213PS Y1, Y2, Y10
+	VFMADD231PS Y3, Y6, Y10
+	MOVQ        88(AX), R14
+	VMOVUPS     (R14), Y6
+	VANDPS      Y6, Y10, Y10
+	VADDPS      Y10, Y4, Y4
+	VCVTPS2PH   $0x00, Y7, X7
+	VCVTPS2PH   $0x00, Y10, X10
+	VPERM2F128  $0x20, Y10, Y7, Y7
+	CMPQ        R11, $0x08
+	JNE         part9
+	VMOVUPS     Y7, (SI)
+	JMP         stored9
+
+part9:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R11
+	JZ           without4_9
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_9:
+	TESTQ   $0x00000002, R11
+	JZ      without2_9
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_9:
+	TESTQ  $0x00000001, R11
+	JZ     stored9
+	VMOVSS X7, (R14)
+
+stored9:
+	ADDQ        BX, DX
+	ADDQ        BX, SI
+	PREFETCHT0  (DX)(R12*1)
+	VPCMPEQD    232(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    264(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y8
+	VUNPCKHPS   Y7, Y6, Y6
+	VCVTPH2PS   (DX), Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y8, Y7
+	MOVQ        80(AX), R14
+	VMOVUPS     (R14), Y8
+	VANDPS      Y8, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	VCVTPH2PS   16(DX), Y8
+	VSUBPS      Y0, Y8, Y8
+	VFMADD213PS Y1, Y2, Y8
+	VFMADD231PS Y3, Y6, Y8
+	MOVQ        88(AX), R14
+	VMOVUPS     (R14), Y6
+	VANDPS      Y6, Y8, Y8
+	VADDPS      Y8, Y4, Y4
+	VCVTPS2PH   $0x00, Y7, X7
+	VCVTPS2PH   $0x00, Y8, X8
+	VPERM2F128  $0x20, Y8, Y7, Y7
+	CMPQ        R11, $0x08
+	JNE         part10
+	VMOVUPS     Y7, (SI)
+	JMP         stored10
+
+part10:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R11
+	JZ           without4_10
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_10:
+	TESTQ   $0x00000002, R11
+	JZ      without2_10
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_10:
+	TESTQ  $0x00000001, R11
+	JZ     stored10
+	VMOVSS X7, (R14)
+
+stored10:
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
+// func bf16StripPoolAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, MMX+
+TEXT ·bf16StripPoolAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VXORPS       Y3, Y3, Y3
+	MOVQ         304(AX), CX
+	MOVQ         296(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), R8
+	MOVQ         48(AX), R9
+	MOVL         $0x00000001, R10
+	VMOVD        R10, X0
+	VPBROADCASTD X0, Y4
+	VPSLLD       $0x06, Y4, Y6
+	VPSLLD       $0x0f, Y4, Y5
+	VPSUBD       Y4, Y5, Y5
+	MOVQ         120(AX), R10
+
+plane:
+	VPBROADCASTD 64(AX), Y9
+	MOVQ         (AX), R11
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
+
+row:
+	PREFETCHT0 (BX)(R10*1)
+	VPMOVZXWD  (BX), Y7
+	VPSLLD     $0x10, Y7, Y7
+	VSUBPS     Y0, Y7, Y7
+	VMULPS     Y1, Y7, Y7
+	VADDPS     Y2, Y7, Y7
+	VPMOVZXWD  16(BX), Y8
+	VPSLLD     $0x10, Y8, Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y7, Y10
+	VSHUFPS    $0xdd, Y8, Y7, Y7
+	VMOVUPS    168(AX), Y11
+	VMOVUPS    200(AX), Y8
+	VCMPPS     $0x1e, Y10, Y7, Y12
+	VCMPPS     $0x03, Y7, Y7, Y13
+	VORPS      Y13, Y12, Y12
+	VBLENDVPS  Y12, Y7, Y10, Y10
+	VBLENDVPS  Y12, Y8, Y11, Y11
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R10*1)
+	VPMOVZXWD  (BX), Y7
+	VPSLLD     $0x10, Y7, Y7
+	VSUBPS     Y0, Y7, Y7
+	VMULPS     Y1, Y7, Y7
+	VADDPS     Y2, Y7, Y7
+	VPMOVZXWD  16(BX), Y8
+	VPSLLD     $0x10, Y8, Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y7, Y12
+	VSHUFPS    $0xdd, Y8, Y7, Y7
+	VMOVUPS    232(AX), Y8
+	VCMPPS     $0x1e, Y10, Y12, Y13
+	VCMPPS     $0x03, Y12, Y12, Y14
+	VORPS      Y14, Y13, Y13
+	VBLENDVPS  Y13, Y12, Y10, Y10
+	VBLENDVPS  Y13, Y8, Y11, Y11
+	VMOVUPS    264(AX), Y8
+	VCMPPS     $0x1e, Y10, Y7, Y12
+	VCMPPS     $0x03, Y7, Y7, Y13
+	VORPS      Y13, Y12, Y12
+	VBLENDVPS  Y12, Y7, Y10, Y10
+	VBLENDVPS  Y12, Y8, Y11, Y11
+	ADDQ       SI, BX
+	VMAXPS     Y10, Y3, Y10
+	VPADDD     Y9, Y11, Y11
+	VPADDD     136(AX), Y9, Y9
+	VPERMPD    $0xd8, Y10, Y10
+	VPERMPD    $0xd8, Y11, Y11
+	VPSRLD     $0x10, Y10, Y7
+	VCMPPS     $0x03, Y10, Y10, Y12
+	VPAND      Y4, Y7, Y8
+	VPADDD     Y5, Y10, Y10
+	VPADDD     Y8, Y10, Y10
+	VPSRLD     $0x10, Y10, Y10
+	VPOR       Y6, Y7, Y7
+	VBLENDVPS  Y12, Y7, Y10, Y10
+	VPACKUSDW  Y10, Y10, Y10
+	VPERMQ     $0x08, Y10, Y10
+	VMOVDQU    X10, (DI)
+	VMOVUPS    Y11, (R8)
+	ADDQ       R9, DI
+	LEAQ       (R8)(R9*2), R8
+	DECQ       R11
+	JNZ        row
+	DECQ       DX
+	JNZ        plane
+	VZEROUPPER
+	RET
+
+// func bf16StripSumsAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·bf16StripSumsAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*2)
+	VXORPS       Y5, Y5, Y5
+	VPMOVZXWD    (DI), Y7
+	VPSLLD       $0x10, Y7, Y7
+	VPMOVZXWD    (R8), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VMOVUPS      (R9), Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	VPMOVZXWD    (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	VPMOVZXWD    16(DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	VPMOVZXWD    (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VPMOVZXWD    16(DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func bf16StripGradAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·bf16StripGradAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	MOVL         $0x00000001, R11
+	VMOVD        R11, X5
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x06, Y5, Y7
+	VPSLLD       $0x0f, Y5, Y6
+	VPSUBD       Y5, Y6, Y6
+	VPBROADCASTD 64(AX), Y10
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0  (DI)(R12*1)
+	PREFETCHT0  (R8)(R12*1)
+	PREFETCHT0  (R9)(R12*2)
+	VXORPS      Y8, Y8, Y8
+	VPMOVZXWD   (DI), Y11
+	VPSLLD      $0x10, Y11, Y11
+	VPMOVZXWD   (R8), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VMOVUPS     (R9), Y12
+	VCMPPS      $0x16, Y8, Y9, Y9
+	VANDPS      Y9, Y11, Y11
+	VPSUBD      Y10, Y12, Y12
+	VPADDD      136(AX), Y10, Y10
+	VPERMPD     $0xd8, Y11, Y11
+	VPERMPD     $0xd8, Y12, Y12
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    168(AX), Y12, Y8
+	VANDPS      Y11, Y8, Y8
+	VPCMPEQD    200(AX), Y12, Y13
+	VANDPS      Y11, Y13, Y13
+	VUNPCKLPS   Y13, Y8, Y9
+	VUNPCKHPS   Y13, Y8, Y8
+	VPMOVZXWD   (DX), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VSUBPS      Y0, Y13, Y13
+	VFMADD213PS Y1, Y2, Y13
+	VFMADD231PS Y3, Y9, Y13
+	VADDPS      Y13, Y4, Y4
+	VPMOVZXWD   16(DX), Y14
+	VPSLLD      $0x10, Y14, Y14
+	VSUBPS      Y0, Y14, Y14
+	VFMADD213PS Y1, Y2, Y14
+	VFMADD231PS Y3, Y8, Y14
+	VADDPS      Y14, Y4, Y4
+	VCMPPS      $0x03, Y13, Y14, Y8
+	VMOVMSKPS   Y8, R13
+	CMPL        R13, $0x00
+	JNE         nan11
+	VPSRLD      $0x10, Y13, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y13, Y13
+	VPADDD      Y9, Y13, Y13
+	VPSRLD      $0x10, Y13, Y13
+	VPSRLD      $0x10, Y14, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y14, Y14
+	VPADDD      Y9, Y14, Y14
+	VPSRLD      $0x10, Y14, Y14
+
+rounded11:
+	VPACKUSDW Y14, Y13, Y13
+	VPERMQ    $0xd8, Y13, Y13
+	JMP       packed11
+
+nan11:
+	VPSRLD    $0x10, Y13, Y8
+	VCMPPS    $0x03, Y13, Y13, Y15
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y13, Y13
+	VPADDD    Y9, Y13, Y13
+	VPSRLD    $0x10, Y13, Y13
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y15, Y8, Y13, Y13
+	VPSRLD    $0x10, Y14, Y8
+	VCMPPS    $0x03, Y14, Y14, Y15
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y14, Y14
+	VPADDD    Y9, Y14, Y14
+	VPSRLD    $0x10, Y14, Y14
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y15, Y8, Y14, Y14
+	JMP       rounded11
+
+packed11:
+	VMOVDQU     Y13, (SI)
+	ADDQ        BX, DX
+	ADDQ        BX, SI
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    232(AX), Y12, Y8
+	VANDPS      Y11, Y8, Y8
+	VPCMPEQD    264(AX), Y12, Y9
+	VANDPS      Y11, Y9, Y9
+	VUNPCKLPS   Y9, Y8, Y11
+	VUNPCKHPS   Y9, Y8, Y8
+	VPMOVZXWD   (DX), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VSUBPS      Y0, Y12, Y12
+	VFMADD213PS Y1, Y2, Y12
+	VFMADD231PS Y3, Y11, Y12
+	VADDPS      Y12, Y4, Y4
+	VPMOVZXWD   16(DX), Y11
+	VPSLLD      $0x10, Y11, Y11
+	VSUBPS      Y0, Y11, Y11
+	VFMADD213PS Y1, Y2, Y11
+	VFMADD231PS Y3, Y8, Y11
+	VADDPS      Y11, Y4, Y4
+	VCMPPS      $0x03, Y12, Y11, Y8
+	VMOVMSKPS   Y8, R13
+	CMPL        R13, $0x00
+	JNE         nan12
+	VPSRLD      $0x10, Y12, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y12, Y12
+	VPADDD      Y9, Y12, Y12
+	VPSRLD      $0x10, Y12, Y12
+	VPSRLD      $0x10, Y11, Y9
+	VPAND       Y5, Y9, Y9
+	VPADDD      Y6, Y11, Y11
+	VPADDD      Y9, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+
+rounded12:
+	VPACKUSDW Y11, Y12, Y12
+	VPERMQ    $0xd8, Y12, Y12
+	JMP       packed12
+
+nan12:
+	VPSRLD    $0x10, Y12, Y8
+	VCMPPS    $0x03, Y12, Y12, Y13
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y12, Y12
+	VPADDD    Y9, Y12, Y12
+	VPSRLD    $0x10, Y12, Y12
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y13, Y8, Y12, Y12
+	VPSRLD    $0x10, Y11, Y8
+	VCMPPS    $0x03, Y11, Y11, Y13
+	VPAND     Y5, Y8, Y9
+	VPADDD    Y6, Y11, Y11
+	VPADDD    Y9, Y11, Y11
+	VPSRLD    $0x10, Y11, Y11
+	VPOR      Y7, Y8, Y8
+	VBLENDVPS Y13, Y8, Y11, Y11
+	JMP       rounded12
+
+packed12:
+	VMOVDQU      Y12, (SI)
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
+// func bf16StripPoolPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, MMX+, POPCNT
+TEXT ·bf16StripPoolPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VXORPS       Y3, Y3, Y3
+	MOVQ         304(AX), CX
+	MOVQ         296(AX), DX
+	MOVQ         8(AX), BX
+	MOVQ         16(AX), SI
+	MOVQ         32(AX), DI
+	MOVQ         40(AX), R8
+	MOVQ         48(AX), R9
+	MOVQ         72(AX), R10
+	VMOVUPS      (R10), Y0
+	VMOVMSKPS    Y0, R10
+	POPCNTL      R10, R10
+	MOVL         $0x00000001, R11
+	VMOVD        R11, X0
+	VPBROADCASTD X0, Y4
+	VPSLLD       $0x06, Y4, Y6
+	VPSLLD       $0x0f, Y4, Y5
+	VPSUBD       Y4, Y5, Y5
+	MOVQ         72(AX), R11
+	VMOVUPS      (R11), Y0
+	VMOVMSKPS    Y0, R11
+	POPCNTL      R11, R11
+	MOVQ         120(AX), R12
+
+plane:
+	VPBROADCASTD 64(AX), Y9
+	MOVQ         (AX), R13
+	VBROADCASTSS (CX), Y0
+	VBROADCASTSS 4(CX), Y1
+	VBROADCASTSS 8(CX), Y2
+	ADDQ         $0x0c, CX
+
+row:
+	PREFETCHT0 (BX)(R12*1)
+	VPMOVZXWD  (BX), Y7
+	VPSLLD     $0x10, Y7, Y7
+	VSUBPS     Y0, Y7, Y7
+	VMULPS     Y1, Y7, Y7
+	VADDPS     Y2, Y7, Y7
+	VPMOVZXWD  16(BX), Y8
+	VPSLLD     $0x10, Y8, Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y7, Y10
+	VSHUFPS    $0xdd, Y8, Y7, Y7
+	VMOVUPS    168(AX), Y11
+	VMOVUPS    200(AX), Y8
+	VCMPPS     $0x1e, Y10, Y7, Y12
+	VCMPPS     $0x03, Y7, Y7, Y13
+	VORPS      Y13, Y12, Y12
+	VBLENDVPS  Y12, Y7, Y10, Y10
+	VBLENDVPS  Y12, Y8, Y11, Y11
+	ADDQ       SI, BX
+	PREFETCHT0 (BX)(R12*1)
+	VPMOVZXWD  (BX), Y7
+	VPSLLD     $0x10, Y7, Y7
+	VSUBPS     Y0, Y7, Y7
+	VMULPS     Y1, Y7, Y7
+	VADDPS     Y2, Y7, Y7
+	VPMOVZXWD  16(BX), Y8
+	VPSLLD     $0x10, Y8, Y8
+	VSUBPS     Y0, Y8, Y8
+	VMULPS     Y1, Y8, Y8
+	VADDPS     Y2, Y8, Y8
+	VSHUFPS    $0x88, Y8, Y7, Y12
+	VSHUFPS    $0xdd, Y8, Y7, Y7
+	VMOVUPS    232(AX), Y8
+	VCMPPS     $0x1e, Y10, Y12, Y13
+	VCMPPS     $0x03, Y12, Y12, Y14
+	VORPS      Y14, Y13, Y13
+	VBLENDVPS  Y13, Y12, Y10, Y10
+	VBLENDVPS  Y13, Y8, Y11, Y11
+	VMOVUPS    264(AX), Y8
+	VCMPPS     $0x1e, Y10, Y7, Y12
+	VCMPPS     $0x03, Y7, Y7, Y13
+	VORPS      Y13, Y12, Y12
+	VBLENDVPS  Y12, Y7, Y10, Y10
+	VBLENDVPS  Y12, Y8, Y11, Y11
+	ADDQ       SI, BX
+	VMAXPS     Y10, Y3, Y10
+	VPADDD     Y9, Y11, Y11
+	VPADDD     136(AX), Y9, Y9
+	VPERMPD    $0xd8, Y10, Y10
+	VPERMPD    $0xd8, Y11, Y11
+	VPSRLD     $0x10, Y10, Y7
+	VCMPPS     $0x03, Y10, Y10, Y12
+	VPAND      Y4, Y7, Y8
+	VPADDD     Y5, Y10, Y10
+	VPADDD     Y8, Y10, Y10
+	VPSRLD     $0x10, Y10, Y10
+	VPOR       Y6, Y7, Y7
+	VBLENDVPS  Y12, Y7, Y10, Y10
+	VPACKUSDW  Y10, Y10, Y10
+	VPERMQ     $0x08, Y10, Y10
+	LEAQ       (DI), R14
+	CMPQ       R11, $0x08
+	JNE        halves13
+	VMOVUPS    X10, (R14)
+	JMP        storedHalves13
+
+halves13:
+	TESTQ   $0x00000004, R11
+	JZ      withoutHalves4_13
+	VMOVLPS X10, (R14)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, R14
+
+withoutHalves4_13:
+	TESTQ   $0x00000002, R11
+	JZ      withoutHalves2_13
+	VMOVSS  X10, (R14)
+	VPSRLDQ $0x04, X10, X10
+	ADDQ    $0x04, R14
+
+withoutHalves2_13:
+	TESTQ $0x00000001, R11
+	JZ    storedHalves13
+	VMOVD X10, R15
+	MOVW  R15, (R14)
+
+storedHalves13:
+	CMPQ    R10, $0x08
+	JNE     part14
+	VMOVUPS Y11, (R8)
+	JMP     stored14
+
+part14:
+	LEAQ         (R8), R14
+	TESTQ        $0x00000004, R10
+	JZ           without4_14
+	VMOVUPS      X11, (R14)
+	VEXTRACTF128 $0x01, Y11, X11
+	ADDQ         $0x10, R14
+
+without4_14:
+	TESTQ   $0x00000002, R10
+	JZ      without2_14
+	VMOVLPS X11, (R14)
+	VPSRLDQ $0x08, X11, X11
+	ADDQ    $0x08, R14
+
+without2_14:
+	TESTQ  $0x00000001, R10
+	JZ     stored14
+	VMOVSS X11, (R14)
+
+stored14:
+	ADDQ R9, DI
+	LEAQ (R8)(R9*2), R8
+	DECQ R13
+	JNZ  row
+	DECQ DX
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func bf16StripSumsPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·bf16StripSumsPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*2)
+	VXORPS       Y5, Y5, Y5
+	VPMOVZXWD    (DI), Y7
+	VPSLLD       $0x10, Y7, Y7
+	VPMOVZXWD    (R8), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VMOVUPS      (R9), Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	MOVQ         72(AX), R13
+	VMOVUPS      (R13), Y5
+	VANDPS       Y5, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	VPMOVZXWD    (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y10
+	VANDPS       Y10, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	VPMOVZXWD    16(DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y9
+	VANDPS       Y9, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	VPMOVZXWD    (DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y8
+	VANDPS       Y8, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VPMOVZXWD    16(DX), Y6
+	VPSLLD       $0x10, Y6, Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y7
+	VANDPS       Y7, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func bf16StripGradPartAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·bf16StripGradPartAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	MOVL         $0x00000001, R11
+	VMOVD        R11, X5
+	VPBROADCASTD X5, Y5
+	VPSLLD       $0x06, Y5, Y7
+	VPSLLD       $0x0f, Y5, Y6
+	VPSUBD       Y5, Y6, Y6
+	MOVQ         72(AX), R11
+	VMOVUPS      (R11), Y8
+	VMOVMSKPS    Y8, R11
+	POPCNTL      R11, R11
+	VPBROADCASTD 64(AX), Y10
+	MOVQ         120(AX), R12
+	MOVQ         128(AX), R13
+
+row:
+	PREFETCHT0  (DI)(R13*1)
+	PREFETCHT0  (R8)(R13*1)
+	PREFETCHT0  (R9)(R13*2)
+	VXORPS      Y8, Y8, Y8
+	VPMOVZXWD   (DI), Y11
+	VPSLLD      $0x10, Y11, Y11
+	VPMOVZXWD   (R8), Y9
+	VPSLLD      $0x10, Y9, Y9
+	VMOVUPS     (R9), Y12
+	VCMPPS      $0x16, Y8, Y9, Y9
+	VANDPS      Y9, Y11, Y11
+	MOVQ        72(AX), R14
+	VMOVUPS     (R14), Y8
+	VANDPS      Y8, Y11, Y11
+	VPSUBD      Y10, Y12, Y12
+	VPADDD      136(AX), Y10, Y10
+	VPERMPD     $0xd8, Y11, Y11
+	VPERMPD     $0xd8, Y12, Y12
+	PREFETCHT0  (DX)(R12*1)
+	VPCMPEQD    168(AX), Y12, Y8
+	VANDPS      Y11, Y8, Y8
+	VPCMPEQD    200(AX), Y12, Y13
+	VANDPS      Y11, Y13, Y13
+	VUNPCKLPS   Y13, Y8, Y9
+	VUNPCKHPS   Y13, Y8, Y8
+	VPMOVZXWD   (DX), Y13
+	VPSLLD      $0x10, Y13, Y13
+	VSUBPS      Y0, Y13, Y13
+	VFMADD213PS Y1, Y2, Y13
+	VFMADD231PS Y3, Y9, Y13
+	MOVQ        80(AX), R14
+	VMOVUPS     (R14), Y9
+	VANDPS      Y9, Y13, Y13
+	VADDPS      Y13, Y4, Y4
+	VPMOVZXWD   16(DX), Y14
+	VPSLLD      $0x10, Y14, Y14
+	VSUBPS      Y0, Y14, Y14
+	VFMADD213PS Y1, Y2, Y14
+	VFMADD231PS Y3, Y8, Y14
+	MOVQ        88(AX), R14
+	VMOVUPS     (R14), Y8
+	VANDPS      Y8, Y14, Y14
+	VADDPS      Y14, Y4, Y4
+	VPSRLD      $0x10, Y13, Y8
+	VCMPPS      $0x03, Y13, Y13, Y15
+	VPAND       Y5, Y8, Y9
+	VPADDD      Y6, Y13, Y13
+	VPADDD      Y9, Y13, Y13
+	VPSRLD      $0x10, Y13, Y13
+	VPOR        Y7, Y8, Y8
+	VBLENDVPS   Y15, Y8, Y13, Y13
+	VPACKUSDW   Y13, Y13, Y13
+	VPERMQ      $0x08, Y13, Y13
+	VPSRLD      $0x10, Y14, Y8
+	VCMPPS      $0x03, Y14, Y14, Y15
+	VPAND       Y5, Y8, Y9
+	VPADDD      Y6, Y14, Y14
+	VPADDD      Y9, Y14, Y14
+	VPSRLD      $0x10, Y14, Y14
+	VPOR        Y7, Y8, Y8
+	VBLENDVPS   Y15, Y8, Y14, Y14
+	VPACKUSDW   Y14, Y14, Y14
+	VPERMQ      $0x08, Y14, Y14
+	VPERM2F128  $0x20, Y14, Y13, Y13
+	CMPQ        R11, $0x08
+	JNE         part15
+	VMOVUPS     Y13, (SI)
+	JMP         stored15
+
+part15:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R11
+	JZ           without4_15
+	VMOVUPS      X13, (R14)
+	VEXTRACTF128 $0x01, Y13, X13
+	ADDQ         $0x10, R14
+
+without4_15:
+	TESTQ   $0x00000002, R11
+	JZ      without2_15
+	VMOVLPS X13, (R14)
+	VPSRLDQ $0x08, X13, X13
+	ADDQ    $0x08, R14
+
+without2_15:
+	TESTQ  $0x00000001, R11
+	JZ     stored15
+	VMOVSS X13, (R14)
+
+stored15:
+	ADDQ        BX, DX
+	ADDQ        BX, SI
+	PREFETCHT0  (DX)(R12*1)
+	VPCMPEQD    232(AX), Y12, Y8
+	VANDPS      Y11, Y8, Y8
+	VPCMPEQD    264(AX), Y12, Y9
+	VANDPS      Y11, Y9, Y9
+	VUNPCKLPS   Y9, Y8, Y11
+	VUNPCKHPS   Y9, Y8, Y8
+	VPMOVZXWD   (DX), Y12
+	VPSLLD      $0x10, Y12, Y12
+	VSUBPS      Y0, Y12, Y12
+	VFMADD213PS Y1, Y2, Y12
+	VFMADD231PS Y3, Y11, Y12
+	MOVQ        80(AX), R14
+	VMOVUPS     (R14), Y9
+	VANDPS      Y9, Y12, Y12
+	VADDPS      Y12, Y4, Y4
+	VPMOVZXWD   16(DX), Y11
+	VPSLLD      $0x10, Y11, Y11
+	VSUBPS      Y0, Y11, Y11
+	VFMADD213PS Y1, Y2, Y11
+	VFMADD231PS Y3, Y8, Y11
+	MOVQ        88(AX), R14
+	VMOVUPS     (R14), Y8
+	VANDPS      Y8, Y11, Y11
+	VADDPS      Y11, Y4, Y4
+	VPSRLD      $0x10, Y12, Y8
+	VCMPPS      $0x03, Y12, Y12, Y13
+	VPAND       Y5, Y8, Y9
+	VPADDD      Y6, Y12, Y12
+	VPADDD      Y9, Y12, Y12
+	VPSRLD      $0x10, Y12, Y12
+	VPOR        Y7, Y8, Y8
+	VBLENDVPS   Y13, Y8, Y12, Y12
+	VPACKUSDW   Y12, Y12, Y12
+	VPERMQ      $0x08, Y12, Y12
+	VPSRLD      $0x10, Y11, Y8
+	VCMPPS      $0x03, Y11, Y11, Y13
+	VPAND       Y5, Y8, Y9
+	VPADDD      Y6, Y11, Y11
+	VPADDD      Y9, Y11, Y11
+	VPSRLD      $0x10, Y11, Y11
+	VPOR        Y7, Y8, Y8
+	VBLENDVPS   Y13, Y8, Y11, Y11
+	VPACKUSDW   Y11, Y11, Y11
+	VPERMQ      $0x08, Y11, Y11
+	VPERM2F128  $0x20, Y11, Y12, Y12
+	CMPQ        R11, $0x08
+	JNE         part16
+	VMOVUPS     Y12, (SI)
+	JMP         stored16
+
+part16:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R11
+	JZ           without4_16
+	VMOVUPS      X12, (R14)
+	VEXTRACTF128 $0x01, Y12, X12
+	ADDQ         $0x10, R14
+
+without4_16:
+	TESTQ   $0x00000002, R11
+	JZ      without2_16
+	VMOVLPS X12, (R14)
+	VPSRLDQ $0x08, X12, X12
+	ADDQ    $0x08, R14
+
+without2_16:
+	TESTQ  $0x00000001, R11
+	JZ     stored16
+	VMOVSS X12, (R14)
+
+stored16:
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*2), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
+// func stripSumsPartUnmaskedAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·stripSumsPartUnmaskedAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y1, Y1, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y4
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0   (DI)(R12*1)
+	PREFETCHT0   (R8)(R12*1)
+	PREFETCHT0   (R9)(R12*1)
+	VXORPS       Y5, Y5, Y5
+	VMOVUPS      (DI), Y7
+	VMOVUPS      (R8), Y6
+	VMOVUPS      (R9), Y8
+	VCMPPS       $0x16, Y5, Y6, Y6
+	VANDPS       Y6, Y7, Y7
+	MOVQ         72(AX), R13
+	VMOVUPS      (R13), Y5
+	VANDPS       Y5, Y7, Y7
+	VPSUBD       Y4, Y8, Y8
+	VADDPS       Y7, Y1, Y1
+	VPADDD       136(AX), Y4, Y4
+	VPERMPD      $0xd8, Y7, Y7
+	VPERMPD      $0xd8, Y8, Y8
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     168(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     200(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y9
+	VUNPCKHPS    Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y10
+	VANDPS       Y10, Y6, Y6
+	VFMADD231PS  Y9, Y6, Y2
+	VMOVUPS      32(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y9
+	VANDPS       Y9, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	PREFETCHT0   (DX)(R11*1)
+	VPCMPEQD     232(AX), Y8, Y5
+	VANDPS       Y7, Y5, Y5
+	VPCMPEQD     264(AX), Y8, Y6
+	VANDPS       Y7, Y6, Y6
+	VUNPCKLPS    Y6, Y5, Y7
+	VUNPCKHPS    Y6, Y5, Y5
+	VMOVUPS      (DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         80(AX), R13
+	VMOVUPS      (R13), Y8
+	VANDPS       Y8, Y6, Y6
+	VFMADD231PS  Y7, Y6, Y2
+	VMOVUPS      32(DX), Y6
+	VSUBPS       Y0, Y6, Y6
+	MOVQ         88(AX), R13
+	VMOVUPS      (R13), Y7
+	VANDPS       Y7, Y6, Y6
+	VFMADD231PS  Y5, Y6, Y3
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
+	DECQ         CX
+	JNZ          row
+	VADDPS       Y3, Y2, Y2
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 116(AX)
+	VZEROUPPER
+	RET
+
+// func stripGradPartUnmaskedAVX2(poolStrip *poolStrip)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·stripGradPartUnmaskedAVX2(SB), NOSPLIT, $0-8
+	MOVQ         poolStrip+0(FP), AX
+	VBROADCASTSS 96(AX), Y0
+	VBROADCASTSS 100(AX), Y1
+	VBROADCASTSS 104(AX), Y2
+	VBROADCASTSS 108(AX), Y3
+	VXORPS       Y4, Y4, Y4
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y4, Y2
+	VMULPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y4, Y1
+	MOVQ         (AX), CX
+	MOVQ         8(AX), DX
+	MOVQ         16(AX), BX
+	MOVQ         56(AX), SI
+	MOVQ         24(AX), DI
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R9
+	MOVQ         48(AX), R10
+	VPBROADCASTD 64(AX), Y5
+	MOVQ         120(AX), R11
+	MOVQ         128(AX), R12
+
+row:
+	PREFETCHT0  (DI)(R12*1)
+	PREFETCHT0  (R8)(R12*1)
+	PREFETCHT0  (R9)(R12*1)
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (DI), Y8
+	VMOVUPS     (R8), Y7
+	VMOVUPS     (R9), Y9
+	VCMPPS      $0x16, Y6, Y7, Y7
+	VANDPS      Y7, Y8, Y8
+	MOVQ        72(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y8, Y8
+	VPSUBD      Y5, Y9, Y9
+	VPADDD      136(AX), Y5, Y5
+	VPERMPD     $0xd8, Y8, Y8
+	VPERMPD     $0xd8, Y9, Y9
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    168(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    200(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y10
+	VUNPCKHPS   Y7, Y6, Y6
+	VMOVUPS     (DX), Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y10, Y7
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y10
+	VANDPS      Y10, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	VMOVUPS     32(DX), Y10
+	VSUBPS      Y0, Y10, Y10
+	VFMADD213PS Y1, Y2, Y10
+	VFMADD231PS Y3, Y6, Y10
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y10, Y10
+	VADDPS      Y10, Y4, Y4
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y6
+	VMOVMSKPS   Y6, R13
+	POPCNTL     R13, R13
+	CMPQ        R13, $0x08
+	JNE         part17
+	VMOVUPS     Y7, (SI)
+	JMP         stored17
+
+part17:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_17
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_17:
+	TESTQ   $0x00000002, R13
+	JZ      without2_17
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_17:
+	TESTQ  $0x00000001, R13
+	JZ     stored17
+	VMOVSS X7, (R14)
+
+stored17:
+	MOVQ      88(AX), R13
+	VMOVUPS   (R13), Y6
+	VMOVMSKPS Y6, R13
+	POPCNTL   R13, R13
+	CMPQ      R13, $0x08
+	JNE       part18
+	VMOVUPS   Y10, 32(SI)
+	JMP       stored18
+
+part18:
+	LEAQ         32(SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_18
+	VMOVUPS      X10, (R14)
+	VEXTRACTF128 $0x01, Y10, X10
+	ADDQ         $0x10, R14
+
+without4_18:
+	TESTQ   $0x00000002, R13
+	JZ      without2_18
+	VMOVLPS X10, (R14)
+	VPSRLDQ $0x08, X10, X10
+	ADDQ    $0x08, R14
+
+without2_18:
+	TESTQ  $0x00000001, R13
+	JZ     stored18
+	VMOVSS X10, (R14)
+
+stored18:
+	ADDQ        BX, DX
+	ADDQ        BX, SI
+	PREFETCHT0  (DX)(R11*1)
+	VPCMPEQD    232(AX), Y9, Y6
+	VANDPS      Y8, Y6, Y6
+	VPCMPEQD    264(AX), Y9, Y7
+	VANDPS      Y8, Y7, Y7
+	VUNPCKLPS   Y7, Y6, Y8
+	VUNPCKHPS   Y7, Y6, Y6
+	VMOVUPS     (DX), Y7
+	VSUBPS      Y0, Y7, Y7
+	VFMADD213PS Y1, Y2, Y7
+	VFMADD231PS Y3, Y8, Y7
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y8
+	VANDPS      Y8, Y7, Y7
+	VADDPS      Y7, Y4, Y4
+	VMOVUPS     32(DX), Y8
+	VSUBPS      Y0, Y8, Y8
+	VFMADD213PS Y1, Y2, Y8
+	VFMADD231PS Y3, Y6, Y8
+	MOVQ        88(AX), R13
+	VMOVUPS     (R13), Y6
+	VANDPS      Y6, Y8, Y8
+	VADDPS      Y8, Y4, Y4
+	MOVQ        80(AX), R13
+	VMOVUPS     (R13), Y6
+	VMOVMSKPS   Y6, R13
+	POPCNTL     R13, R13
+	CMPQ        R13, $0x08
+	JNE         part19
+	VMOVUPS     Y7, (SI)
+	JMP         stored19
+
+part19:
+	LEAQ         (SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_19
+	VMOVUPS      X7, (R14)
+	VEXTRACTF128 $0x01, Y7, X7
+	ADDQ         $0x10, R14
+
+without4_19:
+	TESTQ   $0x00000002, R13
+	JZ      without2_19
+	VMOVLPS X7, (R14)
+	VPSRLDQ $0x08, X7, X7
+	ADDQ    $0x08, R14
+
+without2_19:
+	TESTQ  $0x00000001, R13
+	JZ     stored19
+	VMOVSS X7, (R14)
+
+stored19:
+	MOVQ      88(AX), R13
+	VMOVUPS   (R13), Y6
+	VMOVMSKPS Y6, R13
+	POPCNTL   R13, R13
+	CMPQ      R13, $0x08
+	JNE       part20
+	VMOVUPS   Y8, 32(SI)
+	JMP       stored20
+
+part20:
+	LEAQ         32(SI), R14
+	TESTQ        $0x00000004, R13
+	JZ           without4_20
+	VMOVUPS      X8, (R14)
+	VEXTRACTF128 $0x01, Y8, X8
+	ADDQ         $0x10, R14
+
+without4_20:
+	TESTQ   $0x00000002, R13
+	JZ      without2_20
+	VMOVLPS X8, (R14)
+	VPSRLDQ $0x08, X8, X8
+	ADDQ    $0x08, R14
+
+without2_20:
+	TESTQ  $0x00000001, R13
+	JZ     stored20
+	VMOVSS X8, (R14)
+
+stored20:
+	ADDQ         BX, DX
+	ADDQ         BX, SI
+	ADDQ         R10, DI
+	ADDQ         R10, R8
+	LEAQ         (R9)(R10*1), R9
+	DECQ         CX
+	JNZ          row
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VPERMILPS    $0x4e, X0, X1
+	VADDPS       X0, X1, X0
+	VPERMILPS    $0xb1, X0, X1
+	VADDPS       X0, X1, X0
+	VMOVSS       X0, 112(AX)
+	VZEROUPPER
+	RET
+
 // func normPoolSums1AVX512(poolGradTile *poolGradTile)
 // Requires: AVX, AVX512F, AVX512VL
 TEXT ·normPoolSums1AVX512(SB), NOSPLIT, $0-8

@@ -41,3 +41,103 @@ func normPoolSums4NEON(poolGradTile *poolGradTile)
 //
 //go:noescape
 func normPoolGrad4NEON(poolGradTile *poolGradTile)
+
+// stripPoolNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolNEON(poolStrip *poolStrip)
+
+// stripSumsNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsNEON(poolStrip *poolStrip)
+
+// stripGradNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradNEON(poolStrip *poolStrip)
+
+// stripPoolPartNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func stripPoolPartNEON(poolStrip *poolStrip)
+
+// stripSumsPartNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsPartNEON(poolStrip *poolStrip)
+
+// stripGradPartNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradPartNEON(poolStrip *poolStrip)
+
+// f16StripPoolNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolNEON(poolStrip *poolStrip)
+
+// f16StripSumsNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsNEON(poolStrip *poolStrip)
+
+// f16StripGradNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradNEON(poolStrip *poolStrip)
+
+// f16StripPoolPartNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func f16StripPoolPartNEON(poolStrip *poolStrip)
+
+// f16StripSumsPartNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func f16StripSumsPartNEON(poolStrip *poolStrip)
+
+// f16StripGradPartNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func f16StripGradPartNEON(poolStrip *poolStrip)
+
+// bf16StripPoolNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolNEON(poolStrip *poolStrip)
+
+// bf16StripSumsNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsNEON(poolStrip *poolStrip)
+
+// bf16StripGradNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradNEON(poolStrip *poolStrip)
+
+// bf16StripPoolPartNEON normalises planes that lie side by side, each with its own factors, pools pairs of rows, and writes what is positive of the maxima, and their places.
+//
+//go:noescape
+func bf16StripPoolPartNEON(poolStrip *poolStrip)
+
+// bf16StripSumsPartNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func bf16StripSumsPartNEON(poolStrip *poolStrip)
+
+// bf16StripGradPartNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func bf16StripGradPartNEON(poolStrip *poolStrip)
+
+// stripSumsPartUnmaskedNEON adds up dy and dy·(x−mean).
+//
+//go:noescape
+func stripSumsPartUnmaskedNEON(poolStrip *poolStrip)
+
+// stripGradPartUnmaskedNEON writes dx = (dy − meanDy − (x−mean)·slope)·scale, and adds it up.
+//
+//go:noescape
+func stripGradPartUnmaskedNEON(poolStrip *poolStrip)

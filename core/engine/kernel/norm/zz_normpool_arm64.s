@@ -2362,3 +2362,4954 @@ lanes3one:
 	TBZ	$0, R13, lanes3done
 	FMOVS	0(R3), F8
 	B	lanes3done
+
+// func stripPoolNEON(poolStrip *poolStrip)
+TEXT ·stripPoolNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R10
+	VMOVI	$0, V16.B16
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V19.S4]
+	FMOVS	4(R9), F18
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R9, R9
+row:
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	FLDPQ	0(R7), (F3, F1)
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	FLDPQ	32(R7), (F2, F0)
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V13.S4
+	VUZP1	V0.S4, V1.S4, V12.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$168, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	$200, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	FLDPQ	0(R7), (F3, F1)
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	FLDPQ	32(R7), (F2, F0)
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V9.S4
+	VUZP1	V0.S4, V1.S4, V8.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$232, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
+	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
+	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$264, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
+	VBSL	V13.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace600 // fcmgt v0.4s, v16.4s, v12.4s
+	VBSL	V12.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	VADD	V15.S4, V11.S4, V11.S4
+	VADD	V14.S4, V10.S4, V10.S4
+	ADD	$136, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V15.S4, V15.S4
+	VADD	V0.S4, V14.S4, V14.S4
+	VZIP1	V12.D2, V13.D2, V0.D2
+	VZIP2	V12.D2, V13.D2, V12.D2
+	VMOV	V0.B16, V13.B16
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	FSTPQ	(F13, F12), 0(R5)
+	FSTPQ	(F11, F10), 0(R4)
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R1, R1
+	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
+	RET
+
+// func stripSumsNEON(poolStrip *poolStrip)
+TEXT ·stripSumsNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V18.S4]
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V11.S4]
+	VMOV	V11.B16, V10.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FLDPQ	0(R6), (F9, F8)
+	FLDPQ	0(R5), (F1, F0)
+	FLDPQ	0(R4), (F7, F6)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
+	VSUB	V11.S4, V7.S4, V7.S4
+	VSUB	V10.S4, V6.S4, V6.S4
+	WORD	$0x4e29d631 // fadd v17.4s, v17.4s, v9.4s
+	WORD	$0x4e28d610 // fadd v16.4s, v16.4s, v8.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V11.S4, V11.S4
+	VADD	V0.S4, V10.S4, V10.S4
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	VZIP1	V6.D2, V7.D2, V0.D2
+	VZIP2	V6.D2, V7.D2, V6.D2
+	VMOV	V0.B16, V7.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V1.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V7.S4, V2.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V2.B16, V2.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V1.S4, V4.S4
+	VZIP2	V2.S4, V3.S4, V3.S4
+	VZIP2	V0.S4, V1.S4, V2.S4
+	FLDPQ	0(R9), (F1, F0)
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V5.S4, V1.S4, V15.S4
+	VFMLA	V4.S4, V0.S4, V14.S4
+	FLDPQ	32(R9), (F1, F0)
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V3.S4, V1.S4, V13.S4
+	VFMLA	V2.S4, V0.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V2.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V1.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V1.B16, V1.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FLDPQ	0(R9), (F2, F0)
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V5.S4, V2.S4, V15.S4
+	VFMLA	V4.S4, V0.S4, V14.S4
+	FLDPQ	32(R9), (F2, F0)
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V1.S4, V2.S4, V13.S4
+	VFMLA	V3.S4, V0.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
+	WORD	$0x4e2cd5ce // fadd v14.4s, v14.4s, v12.4s
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 112(R11)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 116(R11)
+	RET
+
+// func stripGradNEON(poolStrip *poolStrip)
+TEXT ·stripGradNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	ADD	$104, R11, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	FMOVS	108(R11), F15
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	WORD	$0x4f8f9231 // fmul v17.4s, v17.4s, v15.s[0]
+	WORD	$0x4f8f9210 // fmul v16.4s, v16.4s, v15.s[0]
+	WORD	$0x4eb1d5d1 // fsub v17.4s, v14.4s, v17.4s
+	WORD	$0x4eb0d5b0 // fsub v16.4s, v13.4s, v16.4s
+	WORD	$0x4f8f9273 // fmul v19.4s, v19.4s, v15.s[0]
+	WORD	$0x4f8f9252 // fmul v18.4s, v18.4s, v15.s[0]
+	WORD	$0x4eb3d5d3 // fsub v19.4s, v14.4s, v19.4s
+	WORD	$0x4eb2d5b2 // fsub v18.4s, v13.4s, v18.4s
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FLDPQ	0(R6), (F10, F9)
+	FLDPQ	0(R5), (F1, F0)
+	FLDPQ	0(R4), (F8, F7)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	VSUB	V12.S4, V8.S4, V8.S4
+	VSUB	V11.S4, V7.S4, V7.S4
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V12.S4, V12.S4
+	VADD	V0.S4, V11.S4, V11.S4
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	VZIP1	V7.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V8.D2, V7.D2
+	VMOV	V0.B16, V8.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V5.S4
+	VCMEQ	V0.S4, V7.S4, V3.S4
+	VAND	V10.B16, V5.B16, V5.B16
+	VAND	V9.B16, V3.B16, V3.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V4.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V4.B16, V4.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V2.S4
+	VZIP1	V0.S4, V3.S4, V1.S4
+	VZIP2	V4.S4, V5.S4, V6.S4
+	VZIP2	V0.S4, V3.S4, V5.S4
+	FLDPQ	0(R9), (F4, F3)
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V4.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V3.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f8f1044 // fmla v4.4s, v2.4s, v15.s[0]
+	WORD	$0x4f8f1023 // fmla v3.4s, v1.4s, v15.s[0]
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	FLDPQ	32(R9), (F2, F1)
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V2.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V1.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f8f10c2 // fmla v2.4s, v6.4s, v15.s[0]
+	WORD	$0x4f8f10a1 // fmla v1.4s, v5.4s, v15.s[0]
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	FSTPQ	(F4, F3), 0(R7)
+	FSTPQ	(F2, F1), 32(R7)
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V3.S4
+	VCMEQ	V0.S4, V7.S4, V2.S4
+	VAND	V10.B16, V3.B16, V3.B16
+	VAND	V9.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V1.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V1.B16, V1.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FLDPQ	0(R9), (F2, F0)
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	VMOV	V19.B16, V6.B16
+	VFMLA	V2.S4, V17.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	VMOV	V18.B16, V6.B16
+	VFMLA	V0.S4, V16.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	WORD	$0x4f8f10a2 // fmla v2.4s, v5.4s, v15.s[0]
+	WORD	$0x4f8f1080 // fmla v0.4s, v4.4s, v15.s[0]
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FLDPQ	32(R9), (F6, F5)
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d4a5 // fsub v5.4s, v5.4s, v20.4s
+	VMOV	V19.B16, V4.B16
+	VFMLA	V6.S4, V17.S4, V4.S4
+	VMOV	V4.B16, V6.B16
+	VMOV	V18.B16, V4.B16
+	VFMLA	V5.S4, V16.S4, V4.S4
+	VMOV	V4.B16, V5.B16
+	WORD	$0x4f8f1026 // fmla v6.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f1065 // fmla v5.4s, v3.4s, v15.s[0]
+	WORD	$0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD	$0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	FSTPQ	(F2, F0), 0(R7)
+	FSTPQ	(F6, F5), 32(R7)
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VEXT	$8, V13.B16, V13.B16, V0.B16
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	VREV64	V13.S4, V0.S4
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	FMOVS	F13, 112(R11)
+	RET
+
+// func stripPoolPartNEON(poolStrip *poolStrip)
+TEXT ·stripPoolPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R10
+	VMOVI	$0, V16.B16
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
+	MOVD	72(R10), R0
+	MOVWU	64(R0), R11
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V19.S4]
+	FMOVS	4(R9), F18
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R9, R9
+row:
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	80(R10), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R7), (F3, F1)
+lanes1done:
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	MOVD	88(R10), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes2
+	FLDPQ	32(R7), (F2, F0)
+lanes2done:
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V13.S4
+	VUZP1	V0.S4, V1.S4, V12.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$168, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	$200, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	MOVD	80(R10), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R7), (F3, F1)
+lanes3done:
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	MOVD	88(R10), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes4
+	FLDPQ	32(R7), (F2, F0)
+lanes4done:
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V9.S4
+	VUZP1	V0.S4, V1.S4, V8.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$232, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
+	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
+	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$264, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
+	VBSL	V13.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace600 // fcmgt v0.4s, v16.4s, v12.4s
+	VBSL	V12.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	VADD	V15.S4, V11.S4, V11.S4
+	VADD	V14.S4, V10.S4, V10.S4
+	ADD	$136, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V15.S4, V15.S4
+	VADD	V0.S4, V14.S4, V14.S4
+	VZIP1	V12.D2, V13.D2, V0.D2
+	VZIP2	V12.D2, V13.D2, V12.D2
+	VMOV	V0.B16, V13.B16
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	TBZ	$3, R11, lanes5
+	FSTPQ	(F13, F12), 0(R5)
+lanes5done:
+	TBZ	$3, R11, lanes6
+	FSTPQ	(F11, F10), 0(R4)
+lanes6done:
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R1, R1
+	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
+	RET
+lanes1:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R7), F3
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R7), F1
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R7), F1
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R7), F3
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R7), F3
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes2low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R12, lanes2highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R12, lanes2done
+	FMOVS	16(R0), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R12, lanes2one
+	FMOVD	0(R0), F2
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R12, lanes2done
+	FMOVS	0(R0), F2
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R7), F3
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R7), F1
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R7, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R7), F1
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R7), F3
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R7, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R7), F3
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes4low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R12, lanes4highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes4done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R12, lanes4done
+	FMOVS	16(R0), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R12, lanes4one
+	FMOVD	0(R0), F2
+	TBZ	$0, R12, lanes4done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R12, lanes4done
+	FMOVS	0(R0), F2
+	B	lanes4done
+lanes5:
+	TBZ	$2, R11, lanes5low
+	FMOVQ	F13, 0(R5)
+	TBZ	$1, R11, lanes5highone
+	FMOVD	F12, 16(R5)
+	TBZ	$0, R11, lanes5done
+	ADD	$24, R5, R0
+	VST1	V12.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R11, lanes5done
+	FMOVS	F12, 16(R5)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R11, lanes5one
+	FMOVD	F13, 0(R5)
+	TBZ	$0, R11, lanes5done
+	ADD	$8, R5, R0
+	VST1	V13.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R11, lanes5done
+	FMOVS	F13, 0(R5)
+	B	lanes5done
+lanes6:
+	TBZ	$2, R11, lanes6low
+	FMOVQ	F11, 0(R4)
+	TBZ	$1, R11, lanes6highone
+	FMOVD	F10, 16(R4)
+	TBZ	$0, R11, lanes6done
+	ADD	$24, R4, R0
+	VST1	V10.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R11, lanes6done
+	FMOVS	F10, 16(R4)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R11, lanes6one
+	FMOVD	F11, 0(R4)
+	TBZ	$0, R11, lanes6done
+	ADD	$8, R4, R0
+	VST1	V11.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R11, lanes6done
+	FMOVS	F11, 0(R4)
+	B	lanes6done
+
+// func stripSumsPartNEON(poolStrip *poolStrip)
+TEXT ·stripSumsPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V18.S4]
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V11.S4]
+	VMOV	V11.B16, V10.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R6), (F9, F8)
+lanes1done:
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R5), (F1, F0)
+lanes2done:
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R4), (F7, F6)
+lanes3done:
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
+	VSUB	V11.S4, V7.S4, V7.S4
+	VSUB	V10.S4, V6.S4, V6.S4
+	WORD	$0x4e29d631 // fadd v17.4s, v17.4s, v9.4s
+	WORD	$0x4e28d610 // fadd v16.4s, v16.4s, v8.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V11.S4, V11.S4
+	VADD	V0.S4, V10.S4, V10.S4
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	VZIP1	V6.D2, V7.D2, V0.D2
+	VZIP2	V6.D2, V7.D2, V6.D2
+	VMOV	V0.B16, V7.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V1.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V7.S4, V2.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V2.B16, V2.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V1.S4, V4.S4
+	VZIP2	V2.S4, V3.S4, V3.S4
+	VZIP2	V0.S4, V1.S4, V2.S4
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R9), (F1, F0)
+lanes4done:
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V5.S4, V1.S4, V15.S4
+	VFMLA	V4.S4, V0.S4, V14.S4
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes5
+	FLDPQ	32(R9), (F1, F0)
+lanes5done:
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V3.S4, V1.S4, V13.S4
+	VFMLA	V2.S4, V0.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V2.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V1.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V1.B16, V1.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes6
+	FLDPQ	0(R9), (F2, F0)
+lanes6done:
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V5.S4, V2.S4, V15.S4
+	VFMLA	V4.S4, V0.S4, V14.S4
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes7
+	FLDPQ	32(R9), (F2, F0)
+lanes7done:
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	VFMLA	V1.S4, V2.S4, V13.S4
+	VFMLA	V3.S4, V0.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
+	WORD	$0x4e2cd5ce // fadd v14.4s, v14.4s, v12.4s
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 112(R11)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 116(R11)
+	RET
+lanes1:
+	VMOVI	$0, V9.B16
+	VMOVI	$0, V8.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R6), F9
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R6), F8
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R6, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R6), F8
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R6), F9
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R6, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R6), F9
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R5), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R5), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R5, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R5), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R5), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R5, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R5), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V7.B16
+	VMOVI	$0, V6.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R4), F7
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R4), F6
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R4, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R4), F6
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R4), F7
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R4, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R4), F7
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R9), F1
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R9), F0
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R9, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R9), F0
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R9), F1
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R9, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R9), F1
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R9, R0
+	TBZ	$2, R12, lanes5low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R12, lanes5highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes5done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R12, lanes5done
+	FMOVS	16(R0), F0
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R12, lanes5one
+	FMOVD	0(R0), F1
+	TBZ	$0, R12, lanes5done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R12, lanes5done
+	FMOVS	0(R0), F1
+	B	lanes5done
+lanes6:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes6low
+	FMOVQ	0(R9), F2
+	TBZ	$1, R0, lanes6highone
+	FMOVD	16(R9), F0
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R9, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	16(R9), F0
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	0(R9), F2
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R9, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	0(R9), F2
+	B	lanes6done
+lanes7:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V0.B16
+	ADD	$32, R9, R0
+	TBZ	$2, R12, lanes7low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R12, lanes7highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R12, lanes7done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R12, lanes7done
+	FMOVS	16(R0), F0
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R12, lanes7one
+	FMOVD	0(R0), F2
+	TBZ	$0, R12, lanes7done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R12, lanes7done
+	FMOVS	0(R0), F2
+	B	lanes7done
+
+// func stripGradPartNEON(poolStrip *poolStrip)
+TEXT ·stripGradPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	ADD	$104, R11, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	FMOVS	108(R11), F15
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	WORD	$0x4f8f9231 // fmul v17.4s, v17.4s, v15.s[0]
+	WORD	$0x4f8f9210 // fmul v16.4s, v16.4s, v15.s[0]
+	WORD	$0x4eb1d5d1 // fsub v17.4s, v14.4s, v17.4s
+	WORD	$0x4eb0d5b0 // fsub v16.4s, v13.4s, v16.4s
+	WORD	$0x4f8f9273 // fmul v19.4s, v19.4s, v15.s[0]
+	WORD	$0x4f8f9252 // fmul v18.4s, v18.4s, v15.s[0]
+	WORD	$0x4eb3d5d3 // fsub v19.4s, v14.4s, v19.4s
+	WORD	$0x4eb2d5b2 // fsub v18.4s, v13.4s, v18.4s
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FLDPQ	0(R6), (F10, F9)
+lanes1done:
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes2
+	FLDPQ	0(R5), (F1, F0)
+lanes2done:
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes3
+	FLDPQ	0(R4), (F8, F7)
+lanes3done:
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	VSUB	V12.S4, V8.S4, V8.S4
+	VSUB	V11.S4, V7.S4, V7.S4
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V12.S4, V12.S4
+	VADD	V0.S4, V11.S4, V11.S4
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	VZIP1	V7.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V8.D2, V7.D2
+	VMOV	V0.B16, V8.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V5.S4
+	VCMEQ	V0.S4, V7.S4, V3.S4
+	VAND	V10.B16, V5.B16, V5.B16
+	VAND	V9.B16, V3.B16, V3.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V4.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V4.B16, V4.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V2.S4
+	VZIP1	V0.S4, V3.S4, V1.S4
+	VZIP2	V4.S4, V5.S4, V6.S4
+	VZIP2	V0.S4, V3.S4, V5.S4
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes4
+	FLDPQ	0(R9), (F4, F3)
+lanes4done:
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V4.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V3.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f8f1044 // fmla v4.4s, v2.4s, v15.s[0]
+	WORD	$0x4f8f1023 // fmla v3.4s, v1.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes5
+	FLDPQ	32(R9), (F2, F1)
+lanes5done:
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V2.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V1.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f8f10c2 // fmla v2.4s, v6.4s, v15.s[0]
+	WORD	$0x4f8f10a1 // fmla v1.4s, v5.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F5, F0)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V0.B16, V1.B16, V1.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes6
+	FSTPQ	(F4, F3), 0(R7)
+lanes6done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes7
+	FSTPQ	(F2, F1), 32(R7)
+lanes7done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V3.S4
+	VCMEQ	V0.S4, V7.S4, V2.S4
+	VAND	V10.B16, V3.B16, V3.B16
+	VAND	V9.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V1.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V1.B16, V1.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes8
+	FLDPQ	0(R9), (F2, F0)
+lanes8done:
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	VMOV	V19.B16, V6.B16
+	VFMLA	V2.S4, V17.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	VMOV	V18.B16, V6.B16
+	VFMLA	V0.S4, V16.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	WORD	$0x4f8f10a2 // fmla v2.4s, v5.4s, v15.s[0]
+	WORD	$0x4f8f1080 // fmla v0.4s, v4.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F5, F4)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V4.B16, V0.B16, V0.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes9
+	FLDPQ	32(R9), (F6, F5)
+lanes9done:
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d4a5 // fsub v5.4s, v5.4s, v20.4s
+	VMOV	V19.B16, V4.B16
+	VFMLA	V6.S4, V17.S4, V4.S4
+	VMOV	V4.B16, V6.B16
+	VMOV	V18.B16, V4.B16
+	VFMLA	V5.S4, V16.S4, V4.S4
+	VMOV	V4.B16, V5.B16
+	WORD	$0x4f8f1026 // fmla v6.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f1065 // fmla v5.4s, v3.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F3, F1)
+	VAND	V3.B16, V6.B16, V6.B16
+	VAND	V1.B16, V5.B16, V5.B16
+	WORD	$0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD	$0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes10
+	FSTPQ	(F2, F0), 0(R7)
+lanes10done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes11
+	FSTPQ	(F6, F5), 32(R7)
+lanes11done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VEXT	$8, V13.B16, V13.B16, V0.B16
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	VREV64	V13.S4, V0.S4
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	FMOVS	F13, 112(R11)
+	RET
+lanes1:
+	VMOVI	$0, V10.B16
+	VMOVI	$0, V9.B16
+	TBZ	$2, R0, lanes1low
+	FMOVQ	0(R6), F10
+	TBZ	$1, R0, lanes1highone
+	FMOVD	16(R6), F9
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R6, R0
+	VLD1	(R0), V9.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	16(R6), F9
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	0(R6), F10
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R6, R0
+	VLD1	(R0), V10.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	0(R6), F10
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes2low
+	FMOVQ	0(R5), F1
+	TBZ	$1, R0, lanes2highone
+	FMOVD	16(R5), F0
+	TBZ	$0, R0, lanes2done
+	ADD	$24, R5, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R0, lanes2done
+	FMOVS	16(R5), F0
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R0, lanes2one
+	FMOVD	0(R5), F1
+	TBZ	$0, R0, lanes2done
+	ADD	$8, R5, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R0, lanes2done
+	FMOVS	0(R5), F1
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V8.B16
+	VMOVI	$0, V7.B16
+	TBZ	$2, R0, lanes3low
+	FMOVQ	0(R4), F8
+	TBZ	$1, R0, lanes3highone
+	FMOVD	16(R4), F7
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R4, R0
+	VLD1	(R0), V7.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	16(R4), F7
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	0(R4), F8
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R4, R0
+	VLD1	(R0), V8.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	0(R4), F8
+	B	lanes3done
+lanes4:
+	VMOVI	$0, V4.B16
+	VMOVI	$0, V3.B16
+	TBZ	$2, R0, lanes4low
+	FMOVQ	0(R9), F4
+	TBZ	$1, R0, lanes4highone
+	FMOVD	16(R9), F3
+	TBZ	$0, R0, lanes4done
+	ADD	$24, R9, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R0, lanes4done
+	FMOVS	16(R9), F3
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R0, lanes4one
+	FMOVD	0(R9), F4
+	TBZ	$0, R0, lanes4done
+	ADD	$8, R9, R0
+	VLD1	(R0), V4.S[2]
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R0, lanes4done
+	FMOVS	0(R9), F4
+	B	lanes4done
+lanes5:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	ADD	$32, R9, R0
+	TBZ	$2, R12, lanes5low
+	FMOVQ	0(R0), F2
+	TBZ	$1, R12, lanes5highone
+	FMOVD	16(R0), F1
+	TBZ	$0, R12, lanes5done
+	ADD	$24, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R12, lanes5done
+	FMOVS	16(R0), F1
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R12, lanes5one
+	FMOVD	0(R0), F2
+	TBZ	$0, R12, lanes5done
+	ADD	$8, R0, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R12, lanes5done
+	FMOVS	0(R0), F2
+	B	lanes5done
+lanes6:
+	TBZ	$2, R0, lanes6low
+	FMOVQ	F4, 0(R7)
+	TBZ	$1, R0, lanes6highone
+	FMOVD	F3, 16(R7)
+	TBZ	$0, R0, lanes6done
+	ADD	$24, R7, R0
+	VST1	V3.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R0, lanes6done
+	FMOVS	F3, 16(R7)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R0, lanes6one
+	FMOVD	F4, 0(R7)
+	TBZ	$0, R0, lanes6done
+	ADD	$8, R7, R0
+	VST1	V4.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R0, lanes6done
+	FMOVS	F4, 0(R7)
+	B	lanes6done
+lanes7:
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes7low
+	FMOVQ	F2, 0(R0)
+	TBZ	$1, R12, lanes7highone
+	FMOVD	F1, 16(R0)
+	TBZ	$0, R12, lanes7done
+	ADD	$24, R0, R0
+	VST1	V1.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R12, lanes7done
+	FMOVS	F1, 16(R0)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R12, lanes7one
+	FMOVD	F2, 0(R0)
+	TBZ	$0, R12, lanes7done
+	ADD	$8, R0, R0
+	VST1	V2.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R12, lanes7done
+	FMOVS	F2, 0(R0)
+	B	lanes7done
+lanes8:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R0, lanes8low
+	FMOVQ	0(R9), F2
+	TBZ	$1, R0, lanes8highone
+	FMOVD	16(R9), F0
+	TBZ	$0, R0, lanes8done
+	ADD	$24, R9, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R0, lanes8done
+	FMOVS	16(R9), F0
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R0, lanes8one
+	FMOVD	0(R9), F2
+	TBZ	$0, R0, lanes8done
+	ADD	$8, R9, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R0, lanes8done
+	FMOVS	0(R9), F2
+	B	lanes8done
+lanes9:
+	VMOVI	$0, V6.B16
+	VMOVI	$0, V5.B16
+	ADD	$32, R9, R0
+	TBZ	$2, R12, lanes9low
+	FMOVQ	0(R0), F6
+	TBZ	$1, R12, lanes9highone
+	FMOVD	16(R0), F5
+	TBZ	$0, R12, lanes9done
+	ADD	$24, R0, R0
+	VLD1	(R0), V5.S[2]
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R12, lanes9done
+	FMOVS	16(R0), F5
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R12, lanes9one
+	FMOVD	0(R0), F6
+	TBZ	$0, R12, lanes9done
+	ADD	$8, R0, R0
+	VLD1	(R0), V6.S[2]
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R12, lanes9done
+	FMOVS	0(R0), F6
+	B	lanes9done
+lanes10:
+	TBZ	$2, R0, lanes10low
+	FMOVQ	F2, 0(R7)
+	TBZ	$1, R0, lanes10highone
+	FMOVD	F0, 16(R7)
+	TBZ	$0, R0, lanes10done
+	ADD	$24, R7, R0
+	VST1	V0.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F0, 16(R7)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R0, lanes10one
+	FMOVD	F2, 0(R7)
+	TBZ	$0, R0, lanes10done
+	ADD	$8, R7, R0
+	VST1	V2.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R0, lanes10done
+	FMOVS	F2, 0(R7)
+	B	lanes10done
+lanes11:
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes11low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R12, lanes11highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R12, lanes11done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R12, lanes11done
+	FMOVS	F5, 16(R0)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R12, lanes11one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R12, lanes11done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R12, lanes11done
+	FMOVS	F6, 0(R0)
+	B	lanes11done
+
+// func f16StripPoolNEON(poolStrip *poolStrip)
+TEXT ·f16StripPoolNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R10
+	VMOVI	$0, V16.B16
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V19.S4]
+	FMOVS	4(R9), F18
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R9, R9
+row:
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R7), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	FMOVQ	16(R7), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V13.S4
+	VUZP1	V0.S4, V1.S4, V12.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$168, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	$200, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R7), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	FMOVQ	16(R7), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V9.S4
+	VUZP1	V0.S4, V1.S4, V8.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$232, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
+	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
+	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$264, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
+	VBSL	V13.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace600 // fcmgt v0.4s, v16.4s, v12.4s
+	VBSL	V12.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	VADD	V15.S4, V11.S4, V11.S4
+	VADD	V14.S4, V10.S4, V10.S4
+	ADD	$136, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V15.S4, V15.S4
+	VADD	V0.S4, V14.S4, V14.S4
+	VZIP1	V12.D2, V13.D2, V0.D2
+	VZIP2	V12.D2, V13.D2, V12.D2
+	VMOV	V0.B16, V13.B16
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
+	FMOVQ	F13, 0(R5)
+	FSTPQ	(F11, F10), 0(R4)
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R1, R1
+	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
+	RET
+
+// func f16StripSumsNEON(poolStrip *poolStrip)
+TEXT ·f16StripSumsNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V18.S4]
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V11.S4]
+	VMOV	V11.B16, V10.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<1, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R6), F0
+	WORD	$0x0e217809 // fcvtl v9.4s, v0.4h
+	WORD	$0x4e217808 // fcvtl2 v8.4s, v0.8h
+	FMOVQ	0(R5), F0
+	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	FLDPQ	0(R4), (F7, F6)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
+	VSUB	V11.S4, V7.S4, V7.S4
+	VSUB	V10.S4, V6.S4, V6.S4
+	WORD	$0x4e29d631 // fadd v17.4s, v17.4s, v9.4s
+	WORD	$0x4e28d610 // fadd v16.4s, v16.4s, v8.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V11.S4, V11.S4
+	VADD	V0.S4, V10.S4, V10.S4
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	VZIP1	V6.D2, V7.D2, V0.D2
+	VZIP2	V6.D2, V7.D2, V6.D2
+	VMOV	V0.B16, V7.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V1.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V7.S4, V2.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V2.B16, V2.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V1.S4, V4.S4
+	VZIP2	V2.S4, V3.S4, V3.S4
+	VZIP2	V0.S4, V1.S4, V2.S4
+	FMOVQ	0(R9), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	VFMLA	V5.S4, V0.S4, V15.S4
+	VFMLA	V4.S4, V1.S4, V14.S4
+	FMOVQ	16(R9), F1
+	WORD	$0x0e217820 // fcvtl v0.4s, v1.4h
+	WORD	$0x4e217821 // fcvtl2 v1.4s, v1.8h
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	VFMLA	V3.S4, V0.S4, V13.S4
+	VFMLA	V2.S4, V1.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V2.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V1.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V1.B16, V1.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FMOVQ	0(R9), F2
+	WORD	$0x0e217840 // fcvtl v0.4s, v2.4h
+	WORD	$0x4e217842 // fcvtl2 v2.4s, v2.8h
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	VFMLA	V5.S4, V0.S4, V15.S4
+	VFMLA	V4.S4, V2.S4, V14.S4
+	FMOVQ	16(R9), F2
+	WORD	$0x0e217840 // fcvtl v0.4s, v2.4h
+	WORD	$0x4e217842 // fcvtl2 v2.4s, v2.8h
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	VFMLA	V1.S4, V0.S4, V13.S4
+	VFMLA	V3.S4, V2.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
+	WORD	$0x4e2cd5ce // fadd v14.4s, v14.4s, v12.4s
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 112(R11)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 116(R11)
+	RET
+
+// func f16StripGradNEON(poolStrip *poolStrip)
+TEXT ·f16StripGradNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	ADD	$104, R11, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	FMOVS	108(R11), F15
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	WORD	$0x4f8f9231 // fmul v17.4s, v17.4s, v15.s[0]
+	WORD	$0x4f8f9210 // fmul v16.4s, v16.4s, v15.s[0]
+	WORD	$0x4eb1d5d1 // fsub v17.4s, v14.4s, v17.4s
+	WORD	$0x4eb0d5b0 // fsub v16.4s, v13.4s, v16.4s
+	WORD	$0x4f8f9273 // fmul v19.4s, v19.4s, v15.s[0]
+	WORD	$0x4f8f9252 // fmul v18.4s, v18.4s, v15.s[0]
+	WORD	$0x4eb3d5d3 // fsub v19.4s, v14.4s, v19.4s
+	WORD	$0x4eb2d5b2 // fsub v18.4s, v13.4s, v18.4s
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<1, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R6), F0
+	WORD	$0x0e21780a // fcvtl v10.4s, v0.4h
+	WORD	$0x4e217809 // fcvtl2 v9.4s, v0.8h
+	FMOVQ	0(R5), F0
+	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	FLDPQ	0(R4), (F8, F7)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	VSUB	V12.S4, V8.S4, V8.S4
+	VSUB	V11.S4, V7.S4, V7.S4
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V12.S4, V12.S4
+	VADD	V0.S4, V11.S4, V11.S4
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	VZIP1	V7.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V8.D2, V7.D2
+	VMOV	V0.B16, V8.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V5.S4
+	VCMEQ	V0.S4, V7.S4, V3.S4
+	VAND	V10.B16, V5.B16, V5.B16
+	VAND	V9.B16, V3.B16, V3.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V4.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V4.B16, V4.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V2.S4
+	VZIP1	V0.S4, V3.S4, V1.S4
+	VZIP2	V4.S4, V5.S4, V6.S4
+	VZIP2	V0.S4, V3.S4, V5.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217804 // fcvtl v4.4s, v0.4h
+	WORD	$0x4e217803 // fcvtl2 v3.4s, v0.8h
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V4.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V3.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f8f1044 // fmla v4.4s, v2.4s, v15.s[0]
+	WORD	$0x4f8f1023 // fmla v3.4s, v1.4s, v15.s[0]
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	FMOVQ	16(R9), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V2.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V1.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f8f10c2 // fmla v2.4s, v6.4s, v15.s[0]
+	WORD	$0x4f8f10a1 // fmla v1.4s, v5.4s, v15.s[0]
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
+	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
+	FMOVQ	F4, 0(R7)
+	WORD	$0x0e216842 // fcvtn v2.4h, v2.4s
+	WORD	$0x4e216822 // fcvtn2 v2.8h, v1.4s
+	FMOVQ	F2, 16(R7)
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V3.S4
+	VCMEQ	V0.S4, V7.S4, V2.S4
+	VAND	V10.B16, V3.B16, V3.B16
+	VAND	V9.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V1.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V1.B16, V1.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	VMOV	V19.B16, V6.B16
+	VFMLA	V2.S4, V17.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	VMOV	V18.B16, V6.B16
+	VFMLA	V0.S4, V16.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	WORD	$0x4f8f10a2 // fmla v2.4s, v5.4s, v15.s[0]
+	WORD	$0x4f8f1080 // fmla v0.4s, v4.4s, v15.s[0]
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	16(R9), F4
+	WORD	$0x0e217886 // fcvtl v6.4s, v4.4h
+	WORD	$0x4e217885 // fcvtl2 v5.4s, v4.8h
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d4a5 // fsub v5.4s, v5.4s, v20.4s
+	VMOV	V19.B16, V4.B16
+	VFMLA	V6.S4, V17.S4, V4.S4
+	VMOV	V4.B16, V6.B16
+	VMOV	V18.B16, V4.B16
+	VFMLA	V5.S4, V16.S4, V4.S4
+	VMOV	V4.B16, V5.B16
+	WORD	$0x4f8f1026 // fmla v6.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f1065 // fmla v5.4s, v3.4s, v15.s[0]
+	WORD	$0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD	$0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD	$0x0e216842 // fcvtn v2.4h, v2.4s
+	WORD	$0x4e216802 // fcvtn2 v2.8h, v0.4s
+	FMOVQ	F2, 0(R7)
+	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
+	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
+	FMOVQ	F6, 16(R7)
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VEXT	$8, V13.B16, V13.B16, V0.B16
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	VREV64	V13.S4, V0.S4
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	FMOVS	F13, 112(R11)
+	RET
+
+// func f16StripPoolPartNEON(poolStrip *poolStrip)
+TEXT ·f16StripPoolPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R12
+	VMOVI	$0, V16.B16
+	MOVD	304(R12), R11
+	MOVD	296(R12), R10
+	MOVD	8(R12), R9
+	MOVD	16(R12), R8
+	MOVD	32(R12), R7
+	MOVD	40(R12), R6
+	MOVD	48(R12), R5
+	MOVD	72(R12), R0
+	MOVWU	64(R0), R13
+	MOVD	72(R12), R0
+	FLDPQ	0(R0), (F0, F2)
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R4
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R4, R4
+	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R4, R4
+	FMOVS	R4, F0
+	VCNT	V0.B8, V0.B8
+	VUADDLV	V0.B8, V0
+	FMOVS	F0, R4
+	MOVD	120(R12), R3
+plane:
+	ADD	$64, R12, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	MOVD	0(R12), R2
+	VLD1R	(R11), [V19.S4]
+	FMOVS	4(R11), F18
+	ADD	$8, R11, R0
+	VLD1R	(R0), [V17.S4]
+	ADD	$12, R11, R11
+row:
+	ADD	R3<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	FMOVQ	16(R9), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V13.S4
+	VUZP1	V0.S4, V1.S4, V12.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$168, R12, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	$200, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R8, R9, R9
+	ADD	R3<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4eb3d463 // fsub v3.4s, v3.4s, v19.4s
+	WORD	$0x4eb3d421 // fsub v1.4s, v1.4s, v19.4s
+	WORD	$0x4f929063 // fmul v3.4s, v3.4s, v18.s[0]
+	WORD	$0x4f929021 // fmul v1.4s, v1.4s, v18.s[0]
+	WORD	$0x4e31d463 // fadd v3.4s, v3.4s, v17.4s
+	WORD	$0x4e31d421 // fadd v1.4s, v1.4s, v17.4s
+	FMOVQ	16(R9), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	WORD	$0x4eb3d442 // fsub v2.4s, v2.4s, v19.4s
+	WORD	$0x4eb3d400 // fsub v0.4s, v0.4s, v19.4s
+	WORD	$0x4f929042 // fmul v2.4s, v2.4s, v18.s[0]
+	WORD	$0x4f929000 // fmul v0.4s, v0.4s, v18.s[0]
+	WORD	$0x4e31d442 // fadd v2.4s, v2.4s, v17.4s
+	WORD	$0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	VUZP1	V2.S4, V3.S4, V9.S4
+	VUZP1	V0.S4, V1.S4, V8.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$232, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
+	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
+	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$264, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R8, R9, R9
+	WORD	$0x6eade600 // fcmgt v0.4s, v16.4s, v13.4s
+	VBSL	V13.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace600 // fcmgt v0.4s, v16.4s, v12.4s
+	VBSL	V12.B16, V16.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	VADD	V15.S4, V11.S4, V11.S4
+	VADD	V14.S4, V10.S4, V10.S4
+	ADD	$136, R12, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V15.S4, V15.S4
+	VADD	V0.S4, V14.S4, V14.S4
+	VZIP1	V12.D2, V13.D2, V0.D2
+	VZIP2	V12.D2, V13.D2, V12.D2
+	VMOV	V0.B16, V13.B16
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	WORD	$0x0e2169ad // fcvtn v13.4h, v13.4s
+	WORD	$0x4e21698d // fcvtn2 v13.8h, v12.4s
+	MOVD	R7, R1
+	CMP	$8, R4
+	BNE	halves1
+	FMOVQ	F13, 0(R1)
+	B	storedHalves1
+halves1:
+	TST	$4, R4
+	BEQ	withoutHalves4_1
+	FMOVD	F13, 0(R1)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
+	ADD	$8, R1, R1
+withoutHalves4_1:
+	TST	$2, R4
+	BEQ	withoutHalves2_1
+	FMOVS	F13, 0(R1)
+	VMOVI	$0, V0.B16
+	VEXT	$4, V0.B16, V13.B16, V13.B16
+	ADD	$4, R1, R1
+withoutHalves2_1:
+	TST	$1, R4
+	BEQ	storedHalves1
+	FMOVS	F13, R0
+	MOVH	R0, 0(R1)
+storedHalves1:
+	TBZ	$3, R13, lanes1
+	FSTPQ	(F11, F10), 0(R6)
+lanes1done:
+	ADD	R5, R7, R7
+	ADD	R5<<1, R6, R6
+	SUBS	$1, R2, R2
+	BNE	row
+	SUBS	$1, R10, R10
+	BNE	plane
+	RET
+lanes1:
+	TBZ	$2, R13, lanes1low
+	FMOVQ	F11, 0(R6)
+	TBZ	$1, R13, lanes1highone
+	FMOVD	F10, 16(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$24, R6, R0
+	VST1	V10.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R13, lanes1done
+	FMOVS	F10, 16(R6)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R13, lanes1one
+	FMOVD	F11, 0(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$8, R6, R0
+	VST1	V11.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R13, lanes1done
+	FMOVS	F11, 0(R6)
+	B	lanes1done
+
+// func f16StripSumsPartNEON(poolStrip *poolStrip)
+TEXT ·f16StripSumsPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V13.S4]
+	VMOV	V13.B16, V12.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<1, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R6), F0
+	WORD	$0x0e21780b // fcvtl v11.4s, v0.4h
+	WORD	$0x4e21780a // fcvtl2 v10.4s, v0.8h
+	FMOVQ	0(R5), F0
+	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	FLDPQ	0(R4), (F9, F8)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	VSUB	V13.S4, V9.S4, V9.S4
+	VSUB	V12.S4, V8.S4, V8.S4
+	WORD	$0x4e2bd673 // fadd v19.4s, v19.4s, v11.4s
+	WORD	$0x4e2ad652 // fadd v18.4s, v18.4s, v10.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V13.S4, V13.S4
+	VADD	V0.S4, V12.S4, V12.S4
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V1.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V9.S4, V2.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V2.B16, V2.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V7.S4
+	VZIP1	V0.S4, V1.S4, V6.S4
+	VZIP2	V2.S4, V3.S4, V5.S4
+	VZIP2	V0.S4, V1.S4, V4.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V7.S4, V3.S4, V17.S4
+	VFMLA	V6.S4, V2.S4, V16.S4
+	FMOVQ	16(R9), F0
+	WORD	$0x0e217803 // fcvtl v3.4s, v0.4h
+	WORD	$0x4e217802 // fcvtl2 v2.4s, v0.8h
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V5.S4, V3.S4, V15.S4
+	VFMLA	V4.S4, V2.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V2.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V1.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V1.B16, V1.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V7.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217806 // fcvtl v6.4s, v0.4h
+	WORD	$0x4e217803 // fcvtl2 v3.4s, v0.8h
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V6.B16, V6.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V5.S4, V6.S4, V17.S4
+	VFMLA	V4.S4, V3.S4, V16.S4
+	FMOVQ	16(R9), F0
+	WORD	$0x0e217804 // fcvtl v4.4s, v0.4h
+	WORD	$0x4e217803 // fcvtl2 v3.4s, v0.8h
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V1.S4, V4.S4, V15.S4
+	VFMLA	V7.S4, V3.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 112(R11)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 116(R11)
+	RET
+
+// func f16StripGradPartNEON(poolStrip *poolStrip)
+TEXT ·f16StripGradPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	ADD	$104, R11, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	FMOVS	108(R11), F15
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	WORD	$0x4f8f9231 // fmul v17.4s, v17.4s, v15.s[0]
+	WORD	$0x4f8f9210 // fmul v16.4s, v16.4s, v15.s[0]
+	WORD	$0x4eb1d5d1 // fsub v17.4s, v14.4s, v17.4s
+	WORD	$0x4eb0d5b0 // fsub v16.4s, v13.4s, v16.4s
+	WORD	$0x4f8f9273 // fmul v19.4s, v19.4s, v15.s[0]
+	WORD	$0x4f8f9252 // fmul v18.4s, v18.4s, v15.s[0]
+	WORD	$0x4eb3d5d3 // fsub v19.4s, v14.4s, v19.4s
+	WORD	$0x4eb2d5b2 // fsub v18.4s, v13.4s, v18.4s
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R12
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<1, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R6), F0
+	WORD	$0x0e21780a // fcvtl v10.4s, v0.4h
+	WORD	$0x4e217809 // fcvtl2 v9.4s, v0.8h
+	FMOVQ	0(R5), F0
+	WORD	$0x0e217801 // fcvtl v1.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	FLDPQ	0(R4), (F8, F7)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	VSUB	V12.S4, V8.S4, V8.S4
+	VSUB	V11.S4, V7.S4, V7.S4
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V12.S4, V12.S4
+	VADD	V0.S4, V11.S4, V11.S4
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	VZIP1	V7.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V8.D2, V7.D2
+	VMOV	V0.B16, V8.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V5.S4
+	VCMEQ	V0.S4, V7.S4, V3.S4
+	VAND	V10.B16, V5.B16, V5.B16
+	VAND	V9.B16, V3.B16, V3.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V4.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V4.B16, V4.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V2.S4
+	VZIP1	V0.S4, V3.S4, V1.S4
+	VZIP2	V4.S4, V5.S4, V6.S4
+	VZIP2	V0.S4, V3.S4, V5.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217804 // fcvtl v4.4s, v0.4h
+	WORD	$0x4e217803 // fcvtl2 v3.4s, v0.8h
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V4.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V3.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f8f1044 // fmla v4.4s, v2.4s, v15.s[0]
+	WORD	$0x4f8f1023 // fmla v3.4s, v1.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	FMOVQ	16(R9), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217801 // fcvtl2 v1.4s, v0.8h
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V2.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V1.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f8f10c2 // fmla v2.4s, v6.4s, v15.s[0]
+	WORD	$0x4f8f10a1 // fmla v1.4s, v5.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F5, F0)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V0.B16, V1.B16, V1.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	WORD	$0x0e216884 // fcvtn v4.4h, v4.4s
+	WORD	$0x4e216864 // fcvtn2 v4.8h, v3.4s
+	WORD	$0x0e216842 // fcvtn v2.4h, v2.4s
+	WORD	$0x4e216822 // fcvtn2 v2.8h, v1.4s
+	VMOV	V2.B16, V3.B16
+	TBZ	$3, R12, lanes1
+	FSTPQ	(F4, F3), 0(R7)
+lanes1done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V3.S4
+	VCMEQ	V0.S4, V7.S4, V2.S4
+	VAND	V10.B16, V3.B16, V3.B16
+	VAND	V9.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V1.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V1.B16, V1.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x0e217802 // fcvtl v2.4s, v0.4h
+	WORD	$0x4e217800 // fcvtl2 v0.4s, v0.8h
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	VMOV	V19.B16, V6.B16
+	VFMLA	V2.S4, V17.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	VMOV	V18.B16, V6.B16
+	VFMLA	V0.S4, V16.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	WORD	$0x4f8f10a2 // fmla v2.4s, v5.4s, v15.s[0]
+	WORD	$0x4f8f1080 // fmla v0.4s, v4.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F5, F4)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V4.B16, V0.B16, V0.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FMOVQ	16(R9), F4
+	WORD	$0x0e217886 // fcvtl v6.4s, v4.4h
+	WORD	$0x4e217885 // fcvtl2 v5.4s, v4.8h
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d4a5 // fsub v5.4s, v5.4s, v20.4s
+	VMOV	V19.B16, V4.B16
+	VFMLA	V6.S4, V17.S4, V4.S4
+	VMOV	V4.B16, V6.B16
+	VMOV	V18.B16, V4.B16
+	VFMLA	V5.S4, V16.S4, V4.S4
+	VMOV	V4.B16, V5.B16
+	WORD	$0x4f8f1026 // fmla v6.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f1065 // fmla v5.4s, v3.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F3, F1)
+	VAND	V3.B16, V6.B16, V6.B16
+	VAND	V1.B16, V5.B16, V5.B16
+	WORD	$0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD	$0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	WORD	$0x0e216842 // fcvtn v2.4h, v2.4s
+	WORD	$0x4e216802 // fcvtn2 v2.8h, v0.4s
+	WORD	$0x0e2168c6 // fcvtn v6.4h, v6.4s
+	WORD	$0x4e2168a6 // fcvtn2 v6.8h, v5.4s
+	VMOV	V6.B16, V0.B16
+	TBZ	$3, R12, lanes2
+	FSTPQ	(F2, F0), 0(R7)
+lanes2done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VEXT	$8, V13.B16, V13.B16, V0.B16
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	VREV64	V13.S4, V0.S4
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	FMOVS	F13, 112(R11)
+	RET
+lanes1:
+	TBZ	$2, R12, lanes1low
+	FMOVQ	F4, 0(R7)
+	TBZ	$1, R12, lanes1highone
+	FMOVD	F3, 16(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R7, R0
+	VST1	V3.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F3, 16(R7)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R12, lanes1one
+	FMOVD	F4, 0(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R7, R0
+	VST1	V4.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F4, 0(R7)
+	B	lanes1done
+lanes2:
+	TBZ	$2, R12, lanes2low
+	FMOVQ	F2, 0(R7)
+	TBZ	$1, R12, lanes2highone
+	FMOVD	F0, 16(R7)
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R7, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F0, 16(R7)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R12, lanes2one
+	FMOVD	F2, 0(R7)
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R7, R0
+	VST1	V2.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F2, 0(R7)
+	B	lanes2done
+
+// func bf16StripPoolNEON(poolStrip *poolStrip)
+TEXT ·bf16StripPoolNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R10
+	VMOVI	$0, V21.B16
+	MOVD	304(R10), R9
+	MOVD	296(R10), R8
+	MOVD	8(R10), R7
+	MOVD	16(R10), R6
+	MOVD	32(R10), R5
+	MOVD	40(R10), R4
+	MOVD	48(R10), R3
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V20.S4
+	WORD	$0x4f265691 // shl v17.4s, v20.4s, #6
+	WORD	$0x4f265690 // shl v16.4s, v20.4s, #6
+	WORD	$0x4f2f5693 // shl v19.4s, v20.4s, #15
+	WORD	$0x4f2f5692 // shl v18.4s, v20.4s, #15
+	VSUB	V20.S4, V19.S4, V19.S4
+	VSUB	V20.S4, V18.S4, V18.S4
+	MOVD	120(R10), R2
+plane:
+	ADD	$64, R10, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	MOVD	0(R10), R1
+	VLD1R	(R9), [V24.S4]
+	FMOVS	4(R9), F23
+	ADD	$8, R9, R0
+	VLD1R	(R0), [V22.S4]
+	ADD	$12, R9, R9
+row:
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R7), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb8d463 // fsub v3.4s, v3.4s, v24.4s
+	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
+	WORD	$0x4f979063 // fmul v3.4s, v3.4s, v23.s[0]
+	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
+	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
+	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	FMOVQ	16(R7), F0
+	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4eb8d442 // fsub v2.4s, v2.4s, v24.4s
+	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
+	WORD	$0x4f979042 // fmul v2.4s, v2.4s, v23.s[0]
+	WORD	$0x4f979000 // fmul v0.4s, v0.4s, v23.s[0]
+	WORD	$0x4e36d442 // fadd v2.4s, v2.4s, v22.4s
+	WORD	$0x4e36d400 // fadd v0.4s, v0.4s, v22.4s
+	VUZP1	V2.S4, V3.S4, V13.S4
+	VUZP1	V0.S4, V1.S4, V12.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$168, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	$200, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R7), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb8d463 // fsub v3.4s, v3.4s, v24.4s
+	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
+	WORD	$0x4f979063 // fmul v3.4s, v3.4s, v23.s[0]
+	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
+	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
+	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	FMOVQ	16(R7), F0
+	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4eb8d442 // fsub v2.4s, v2.4s, v24.4s
+	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
+	WORD	$0x4f979042 // fmul v2.4s, v2.4s, v23.s[0]
+	WORD	$0x4f979000 // fmul v0.4s, v0.4s, v23.s[0]
+	WORD	$0x4e36d442 // fadd v2.4s, v2.4s, v22.4s
+	WORD	$0x4e36d400 // fadd v0.4s, v0.4s, v22.4s
+	VUZP1	V2.S4, V3.S4, V9.S4
+	VUZP1	V0.S4, V1.S4, V8.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$232, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
+	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
+	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$264, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R6, R7, R7
+	WORD	$0x6eade6a0 // fcmgt v0.4s, v21.4s, v13.4s
+	VBSL	V13.B16, V21.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace6a0 // fcmgt v0.4s, v21.4s, v12.4s
+	VBSL	V12.B16, V21.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	VADD	V15.S4, V11.S4, V11.S4
+	VADD	V14.S4, V10.S4, V10.S4
+	ADD	$136, R10, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V15.S4, V15.S4
+	VADD	V0.S4, V14.S4, V14.S4
+	VZIP1	V12.D2, V13.D2, V0.D2
+	VZIP2	V12.D2, V13.D2, V12.D2
+	VMOV	V0.B16, V13.B16
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6f3005a5 // ushr v5.4s, v13.4s, #16
+	WORD	$0x6f300584 // ushr v4.4s, v12.4s, #16
+	WORD	$0x4e2de5a1 // fcmeq v1.4s, v13.4s, v13.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e2ce580 // fcmeq v0.4s, v12.4s, v12.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V5.B16, V3.B16
+	VAND	V20.B16, V4.B16, V2.B16
+	VADD	V19.S4, V13.S4, V13.S4
+	VADD	V18.S4, V12.S4, V12.S4
+	VADD	V3.S4, V13.S4, V13.S4
+	VADD	V2.S4, V12.S4, V12.S4
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+	WORD	$0x6f30058c // ushr v12.4s, v12.4s, #16
+	VORR	V17.B16, V5.B16, V5.B16
+	VORR	V16.B16, V4.B16, V4.B16
+	VBSL	V13.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V13.B16
+	VBSL	V12.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x2e6129a0 // sqxtun v0.4h, v13.4s
+	WORD	$0x6e6129a0 // sqxtun2 v0.8h, v13.4s
+	VMOV	V0.B16, V13.B16
+	WORD	$0x2e612980 // sqxtun v0.4h, v12.4s
+	WORD	$0x6e612980 // sqxtun2 v0.8h, v12.4s
+	VMOV	V0.B16, V12.B16
+	VZIP1	V12.D2, V13.D2, V13.D2
+	FMOVQ	F13, 0(R5)
+	FSTPQ	(F11, F10), 0(R4)
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R1, R1
+	BNE	row
+	SUBS	$1, R8, R8
+	BNE	plane
+	RET
+
+// func bf16StripSumsNEON(poolStrip *poolStrip)
+TEXT ·bf16StripSumsNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V18.S4]
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	VMOVI	$0, V12.B16
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V11.S4]
+	VMOV	V11.B16, V10.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<1, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R6), F0
+	WORD	$0x2f10a409 // ushll v9.4s, v0.4h, #0
+	WORD	$0x6f10a408 // ushll2 v8.4s, v0.8h, #0
+	WORD	$0x4f305529 // shl v9.4s, v9.4s, #16
+	WORD	$0x4f305508 // shl v8.4s, v8.4s, #16
+	FMOVQ	0(R5), F0
+	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	FLDPQ	0(R4), (F7, F6)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
+	VSUB	V11.S4, V7.S4, V7.S4
+	VSUB	V10.S4, V6.S4, V6.S4
+	WORD	$0x4e29d631 // fadd v17.4s, v17.4s, v9.4s
+	WORD	$0x4e28d610 // fadd v16.4s, v16.4s, v8.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V11.S4, V11.S4
+	VADD	V0.S4, V10.S4, V10.S4
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	VZIP1	V6.D2, V7.D2, V0.D2
+	VZIP2	V6.D2, V7.D2, V6.D2
+	VMOV	V0.B16, V7.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V1.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V7.S4, V2.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V2.B16, V2.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V1.S4, V4.S4
+	VZIP2	V2.S4, V3.S4, V3.S4
+	VZIP2	V0.S4, V1.S4, V2.S4
+	FMOVQ	0(R9), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	VFMLA	V5.S4, V0.S4, V15.S4
+	VFMLA	V4.S4, V1.S4, V14.S4
+	FMOVQ	16(R9), F1
+	WORD	$0x2f10a420 // ushll v0.4s, v1.4h, #0
+	WORD	$0x6f10a421 // ushll2 v1.4s, v1.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d421 // fsub v1.4s, v1.4s, v18.4s
+	VFMLA	V3.S4, V0.S4, V13.S4
+	VFMLA	V2.S4, V1.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V3.S4
+	VCMEQ	V0.S4, V6.S4, V2.S4
+	VAND	V9.B16, V3.B16, V3.B16
+	VAND	V8.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V1.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V1.B16, V1.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FMOVQ	0(R9), F2
+	WORD	$0x2f10a440 // ushll v0.4s, v2.4h, #0
+	WORD	$0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	VFMLA	V5.S4, V0.S4, V15.S4
+	VFMLA	V4.S4, V2.S4, V14.S4
+	FMOVQ	16(R9), F2
+	WORD	$0x2f10a440 // ushll v0.4s, v2.4h, #0
+	WORD	$0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb2d400 // fsub v0.4s, v0.4s, v18.4s
+	WORD	$0x4eb2d442 // fsub v2.4s, v2.4s, v18.4s
+	VFMLA	V1.S4, V0.S4, V13.S4
+	VFMLA	V3.S4, V2.S4, V12.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2dd5ef // fadd v15.4s, v15.4s, v13.4s
+	WORD	$0x4e2cd5ce // fadd v14.4s, v14.4s, v12.4s
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 112(R11)
+	WORD	$0x4e2fd5ce // fadd v14.4s, v14.4s, v15.4s
+	VEXT	$8, V14.B16, V14.B16, V0.B16
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	VREV64	V14.S4, V0.S4
+	WORD	$0x4e2ed40e // fadd v14.4s, v0.4s, v14.4s
+	FMOVS	F14, 116(R11)
+	RET
+
+// func bf16StripGradNEON(poolStrip *poolStrip)
+TEXT ·bf16StripGradNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R12
+	ADD	$96, R12, R0
+	VLD1R	(R0), [V28.S4]
+	ADD	$100, R12, R0
+	VLD1R	(R0), [V27.S4]
+	VMOV	V27.B16, V26.B16
+	ADD	$104, R12, R0
+	VLD1R	(R0), [V25.S4]
+	VMOV	V25.B16, V24.B16
+	FMOVS	108(R12), F23
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	WORD	$0x4f979339 // fmul v25.4s, v25.4s, v23.s[0]
+	WORD	$0x4f979318 // fmul v24.4s, v24.4s, v23.s[0]
+	WORD	$0x4eb9d6d9 // fsub v25.4s, v22.4s, v25.4s
+	WORD	$0x4eb8d6b8 // fsub v24.4s, v21.4s, v24.4s
+	WORD	$0x4f97937b // fmul v27.4s, v27.4s, v23.s[0]
+	WORD	$0x4f97935a // fmul v26.4s, v26.4s, v23.s[0]
+	WORD	$0x4ebbd6db // fsub v27.4s, v22.4s, v27.4s
+	WORD	$0x4ebad6ba // fsub v26.4s, v21.4s, v26.4s
+	MOVD	0(R12), R11
+	MOVD	8(R12), R10
+	MOVD	16(R12), R9
+	MOVD	56(R12), R8
+	MOVD	24(R12), R7
+	MOVD	32(R12), R6
+	MOVD	40(R12), R5
+	MOVD	48(R12), R4
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V20.S4
+	WORD	$0x4f265691 // shl v17.4s, v20.4s, #6
+	WORD	$0x4f265690 // shl v16.4s, v20.4s, #6
+	WORD	$0x4f2f5693 // shl v19.4s, v20.4s, #15
+	WORD	$0x4f2f5692 // shl v18.4s, v20.4s, #15
+	VSUB	V20.S4, V19.S4, V19.S4
+	VSUB	V20.S4, V18.S4, V18.S4
+	ADD	$64, R12, R0
+	VLD1R	(R0), [V11.S4]
+	VMOV	V11.B16, V10.B16
+	MOVD	120(R12), R3
+	MOVD	128(R12), R2
+row:
+	ADD	R2<<0, R7, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R2<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R2<<1, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R7), F0
+	WORD	$0x2f10a409 // ushll v9.4s, v0.4h, #0
+	WORD	$0x6f10a408 // ushll2 v8.4s, v0.8h, #0
+	WORD	$0x4f305529 // shl v9.4s, v9.4s, #16
+	WORD	$0x4f305508 // shl v8.4s, v8.4s, #16
+	FMOVQ	0(R6), F0
+	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	FLDPQ	0(R5), (F7, F6)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
+	VSUB	V11.S4, V7.S4, V7.S4
+	VSUB	V10.S4, V6.S4, V6.S4
+	ADD	$136, R12, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V11.S4, V11.S4
+	VADD	V0.S4, V10.S4, V10.S4
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	VZIP1	V6.D2, V7.D2, V0.D2
+	VZIP2	V6.D2, V7.D2, V6.D2
+	VMOV	V0.B16, V7.B16
+	ADD	R3<<0, R10, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R12, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V5.S4
+	VCMEQ	V0.S4, V6.S4, V1.S4
+	VAND	V9.B16, V5.B16, V5.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$200, R12, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V7.S4, V4.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V4.B16, V4.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V3.S4
+	VZIP1	V0.S4, V1.S4, V2.S4
+	VZIP2	V4.S4, V5.S4, V12.S4
+	VZIP2	V0.S4, V1.S4, V1.S4
+	FMOVQ	0(R10), F0
+	WORD	$0x2f10a405 // ushll v5.4s, v0.4h, #0
+	WORD	$0x6f10a404 // ushll2 v4.4s, v0.8h, #0
+	WORD	$0x4f3054a5 // shl v5.4s, v5.4s, #16
+	WORD	$0x4f305484 // shl v4.4s, v4.4s, #16
+	WORD	$0x4ebcd4a5 // fsub v5.4s, v5.4s, v28.4s
+	WORD	$0x4ebcd484 // fsub v4.4s, v4.4s, v28.4s
+	VMOV	V27.B16, V0.B16
+	VFMLA	V5.S4, V25.S4, V0.S4
+	VMOV	V0.B16, V5.B16
+	VMOV	V26.B16, V0.B16
+	VFMLA	V4.S4, V24.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	WORD	$0x4f971065 // fmla v5.4s, v3.4s, v23.s[0]
+	WORD	$0x4f971044 // fmla v4.4s, v2.4s, v23.s[0]
+	WORD	$0x4e25d6d6 // fadd v22.4s, v22.4s, v5.4s
+	WORD	$0x4e24d6b5 // fadd v21.4s, v21.4s, v4.4s
+	FMOVQ	16(R10), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4ebcd463 // fsub v3.4s, v3.4s, v28.4s
+	WORD	$0x4ebcd442 // fsub v2.4s, v2.4s, v28.4s
+	VMOV	V27.B16, V0.B16
+	VFMLA	V3.S4, V25.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	VMOV	V26.B16, V0.B16
+	VFMLA	V2.S4, V24.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f971183 // fmla v3.4s, v12.4s, v23.s[0]
+	WORD	$0x4f971022 // fmla v2.4s, v1.4s, v23.s[0]
+	WORD	$0x4e23d6d6 // fadd v22.4s, v22.4s, v3.4s
+	WORD	$0x4e22d6b5 // fadd v21.4s, v21.4s, v2.4s
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x4e25e4a0 // fcmeq v0.4s, v5.4s, v5.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e22e44c // fcmeq v12.4s, v2.4s, v2.4s
+	WORD	$0x4e24e481 // fcmeq v1.4s, v4.4s, v4.4s
+	VAND	V1.B16, V12.B16, V12.B16
+	WORD	$0x6e20598c // mvn v12.16b, v12.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f210580 // ushr v0.4s, v12.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan2
+	WORD	$0x6f3004ad // ushr v13.4s, v5.4s, #16
+	WORD	$0x6f30048c // ushr v12.4s, v4.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	WORD	$0x6f30046d // ushr v13.4s, v3.4s, #16
+	WORD	$0x6f30044c // ushr v12.4s, v2.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+rounded2:
+	WORD	$0x2e6128a5 // sqxtun v5.4h, v5.4s
+	WORD	$0x6e612865 // sqxtun2 v5.8h, v3.4s
+	WORD	$0x2e612884 // sqxtun v4.4h, v4.4s
+	WORD	$0x6e612844 // sqxtun2 v4.8h, v2.4s
+	VZIP1	V4.D2, V5.D2, V0.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V0.B16, V5.B16
+	B	packed2
+nan2:
+	WORD	$0x6f3004af // ushr v15.4s, v5.4s, #16
+	WORD	$0x6f30048e // ushr v14.4s, v4.4s, #16
+	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e24e480 // fcmeq v0.4s, v4.4s, v4.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V5.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V5.B16
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x6f30046f // ushr v15.4s, v3.4s, #16
+	WORD	$0x6f30044e // ushr v14.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V3.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	B	rounded2
+packed2:
+	FSTPQ	(F5, F4), 0(R8)
+	ADD	R9, R10, R10
+	ADD	R9, R8, R8
+	ADD	R3<<0, R10, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R12, R0
+	FLDPQ	0(R0), (F0, F1)
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VCMEQ	V1.S4, V6.S4, V1.S4
+	VAND	V9.B16, V0.B16, V0.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$264, R12, R0
+	FLDPQ	0(R0), (F3, F2)
+	VCMEQ	V3.S4, V7.S4, V5.S4
+	VCMEQ	V2.S4, V6.S4, V4.S4
+	VAND	V9.B16, V5.B16, V5.B16
+	VAND	V8.B16, V4.B16, V4.B16
+	VZIP1	V5.S4, V0.S4, V3.S4
+	VZIP1	V4.S4, V1.S4, V2.S4
+	VZIP2	V5.S4, V0.S4, V0.S4
+	VZIP2	V4.S4, V1.S4, V1.S4
+	FMOVQ	0(R10), F4
+	WORD	$0x2f10a485 // ushll v5.4s, v4.4h, #0
+	WORD	$0x6f10a484 // ushll2 v4.4s, v4.8h, #0
+	WORD	$0x4f3054a5 // shl v5.4s, v5.4s, #16
+	WORD	$0x4f305484 // shl v4.4s, v4.4s, #16
+	WORD	$0x4ebcd4a5 // fsub v5.4s, v5.4s, v28.4s
+	WORD	$0x4ebcd484 // fsub v4.4s, v4.4s, v28.4s
+	VMOV	V27.B16, V6.B16
+	VFMLA	V5.S4, V25.S4, V6.S4
+	VMOV	V6.B16, V5.B16
+	VMOV	V26.B16, V6.B16
+	VFMLA	V4.S4, V24.S4, V6.S4
+	VMOV	V6.B16, V4.B16
+	WORD	$0x4f971065 // fmla v5.4s, v3.4s, v23.s[0]
+	WORD	$0x4f971044 // fmla v4.4s, v2.4s, v23.s[0]
+	WORD	$0x4e25d6d6 // fadd v22.4s, v22.4s, v5.4s
+	WORD	$0x4e24d6b5 // fadd v21.4s, v21.4s, v4.4s
+	FMOVQ	16(R10), F2
+	WORD	$0x2f10a443 // ushll v3.4s, v2.4h, #0
+	WORD	$0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4ebcd463 // fsub v3.4s, v3.4s, v28.4s
+	WORD	$0x4ebcd442 // fsub v2.4s, v2.4s, v28.4s
+	VMOV	V27.B16, V6.B16
+	VFMLA	V3.S4, V25.S4, V6.S4
+	VMOV	V6.B16, V3.B16
+	VMOV	V26.B16, V6.B16
+	VFMLA	V2.S4, V24.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	WORD	$0x4f971003 // fmla v3.4s, v0.4s, v23.s[0]
+	WORD	$0x4f971022 // fmla v2.4s, v1.4s, v23.s[0]
+	WORD	$0x4e23d6d6 // fadd v22.4s, v22.4s, v3.4s
+	WORD	$0x4e22d6b5 // fadd v21.4s, v21.4s, v2.4s
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x4e25e4a0 // fcmeq v0.4s, v5.4s, v5.4s
+	VAND	V0.B16, V1.B16, V1.B16
+	VMOV	V1.B16, V0.B16
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	WORD	$0x4e22e446 // fcmeq v6.4s, v2.4s, v2.4s
+	WORD	$0x4e24e481 // fcmeq v1.4s, v4.4s, v4.4s
+	VAND	V1.B16, V6.B16, V6.B16
+	WORD	$0x6e2058c6 // mvn v6.16b, v6.16b
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R1
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R1, R1
+	WORD	$0x6f2104c0 // ushr v0.4s, v6.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R1, R1
+	CMPW	$0, R1
+	BNE	nan3
+	WORD	$0x6f3004ad // ushr v13.4s, v5.4s, #16
+	WORD	$0x6f30048c // ushr v12.4s, v4.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	WORD	$0x6f30046d // ushr v13.4s, v3.4s, #16
+	WORD	$0x6f30044c // ushr v12.4s, v2.4s, #16
+	VAND	V20.B16, V13.B16, V13.B16
+	VAND	V20.B16, V12.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+rounded3:
+	WORD	$0x2e6128a5 // sqxtun v5.4h, v5.4s
+	WORD	$0x6e612865 // sqxtun2 v5.8h, v3.4s
+	WORD	$0x2e612884 // sqxtun v4.4h, v4.4s
+	WORD	$0x6e612844 // sqxtun2 v4.8h, v2.4s
+	VZIP1	V4.D2, V5.D2, V0.D2
+	VZIP2	V4.D2, V5.D2, V4.D2
+	VMOV	V0.B16, V5.B16
+	B	packed3
+nan3:
+	WORD	$0x6f3004af // ushr v15.4s, v5.4s, #16
+	WORD	$0x6f30048e // ushr v14.4s, v4.4s, #16
+	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e24e480 // fcmeq v0.4s, v4.4s, v4.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V5.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V5.B16
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x6f30046f // ushr v15.4s, v3.4s, #16
+	WORD	$0x6f30044e // ushr v14.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V3.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	B	rounded3
+packed3:
+	FSTPQ	(F5, F4), 0(R8)
+	ADD	R9, R10, R10
+	ADD	R9, R8, R8
+	ADD	R4, R7, R7
+	ADD	R4, R6, R6
+	ADD	R4<<1, R5, R5
+	SUBS	$1, R11, R11
+	BNE	row
+	WORD	$0x4e36d6b5 // fadd v21.4s, v21.4s, v22.4s
+	VEXT	$8, V21.B16, V21.B16, V0.B16
+	WORD	$0x4e35d415 // fadd v21.4s, v0.4s, v21.4s
+	VREV64	V21.S4, V0.S4
+	WORD	$0x4e35d415 // fadd v21.4s, v0.4s, v21.4s
+	FMOVS	F21, 112(R12)
+	RET
+
+// func bf16StripPoolPartNEON(poolStrip *poolStrip)
+TEXT ·bf16StripPoolPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R12
+	VMOVI	$0, V21.B16
+	MOVD	304(R12), R11
+	MOVD	296(R12), R10
+	MOVD	8(R12), R9
+	MOVD	16(R12), R8
+	MOVD	32(R12), R7
+	MOVD	40(R12), R6
+	MOVD	48(R12), R5
+	MOVD	72(R12), R0
+	MOVWU	64(R0), R13
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V20.S4
+	WORD	$0x4f265691 // shl v17.4s, v20.4s, #6
+	WORD	$0x4f265690 // shl v16.4s, v20.4s, #6
+	WORD	$0x4f2f5693 // shl v19.4s, v20.4s, #15
+	WORD	$0x4f2f5692 // shl v18.4s, v20.4s, #15
+	VSUB	V20.S4, V19.S4, V19.S4
+	VSUB	V20.S4, V18.S4, V18.S4
+	MOVD	72(R12), R0
+	FLDPQ	0(R0), (F0, F2)
+	MOVD	$8589934593, R1
+	MOVD	$34359738372, R0
+	FMOVD	R1, F1
+	VMOV	R0, V1.D[1]
+	MOVD	ZR, R4
+	WORD	$0x6f210400 // ushr v0.4s, v0.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<0, R4, R4
+	WORD	$0x6f210440 // ushr v0.4s, v2.4s, #31
+	WORD	$0x4ea19c00 // mul v0.4s, v0.4s, v1.4s
+	VADDV	V0.S4, V0
+	FMOVS	F0, R0
+	ORR	R0<<4, R4, R4
+	FMOVS	R4, F0
+	VCNT	V0.B8, V0.B8
+	VUADDLV	V0.B8, V0
+	FMOVS	F0, R4
+	MOVD	120(R12), R3
+plane:
+	ADD	$64, R12, R0
+	VLD1R	(R0), [V15.S4]
+	VMOV	V15.B16, V14.B16
+	MOVD	0(R12), R2
+	VLD1R	(R11), [V24.S4]
+	FMOVS	4(R11), F23
+	ADD	$8, R11, R0
+	VLD1R	(R0), [V22.S4]
+	ADD	$12, R11, R11
+row:
+	ADD	R3<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R9), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb8d463 // fsub v3.4s, v3.4s, v24.4s
+	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
+	WORD	$0x4f979063 // fmul v3.4s, v3.4s, v23.s[0]
+	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
+	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
+	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	FMOVQ	16(R9), F0
+	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4eb8d442 // fsub v2.4s, v2.4s, v24.4s
+	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
+	WORD	$0x4f979042 // fmul v2.4s, v2.4s, v23.s[0]
+	WORD	$0x4f979000 // fmul v0.4s, v0.4s, v23.s[0]
+	WORD	$0x4e36d442 // fadd v2.4s, v2.4s, v22.4s
+	WORD	$0x4e36d400 // fadd v0.4s, v0.4s, v22.4s
+	VUZP1	V2.S4, V3.S4, V13.S4
+	VUZP1	V0.S4, V1.S4, V12.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$168, R12, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	$200, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R8, R9, R9
+	ADD	R3<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	FMOVQ	0(R9), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a401 // ushll2 v1.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4eb8d463 // fsub v3.4s, v3.4s, v24.4s
+	WORD	$0x4eb8d421 // fsub v1.4s, v1.4s, v24.4s
+	WORD	$0x4f979063 // fmul v3.4s, v3.4s, v23.s[0]
+	WORD	$0x4f979021 // fmul v1.4s, v1.4s, v23.s[0]
+	WORD	$0x4e36d463 // fadd v3.4s, v3.4s, v22.4s
+	WORD	$0x4e36d421 // fadd v1.4s, v1.4s, v22.4s
+	FMOVQ	16(R9), F0
+	WORD	$0x2f10a402 // ushll v2.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	WORD	$0x4eb8d442 // fsub v2.4s, v2.4s, v24.4s
+	WORD	$0x4eb8d400 // fsub v0.4s, v0.4s, v24.4s
+	WORD	$0x4f979042 // fmul v2.4s, v2.4s, v23.s[0]
+	WORD	$0x4f979000 // fmul v0.4s, v0.4s, v23.s[0]
+	WORD	$0x4e36d442 // fadd v2.4s, v2.4s, v22.4s
+	WORD	$0x4e36d400 // fadd v0.4s, v0.4s, v22.4s
+	VUZP1	V2.S4, V3.S4, V9.S4
+	VUZP1	V0.S4, V1.S4, V8.S4
+	VUZP2	V2.S4, V3.S4, V7.S4
+	VUZP2	V0.S4, V1.S4, V6.S4
+	ADD	$232, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade523 // fcmgt v3.4s, v9.4s, v13.4s
+	WORD	$0x6eace502 // fcmgt v2.4s, v8.4s, v12.4s
+	WORD	$0x4e29e521 // fcmeq v1.4s, v9.4s, v9.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V9.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V8.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	$264, R12, R0
+	FLDPQ	0(R0), (F5, F4)
+	WORD	$0x6eade4e3 // fcmgt v3.4s, v7.4s, v13.4s
+	WORD	$0x6eace4c2 // fcmgt v2.4s, v6.4s, v12.4s
+	WORD	$0x4e27e4e1 // fcmeq v1.4s, v7.4s, v7.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e26e4c0 // fcmeq v0.4s, v6.4s, v6.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VORR	V1.B16, V3.B16, V3.B16
+	VORR	V0.B16, V2.B16, V2.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V13.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V12.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x4f210460 // sshr v0.4s, v3.4s, #31
+	VBSL	V11.B16, V5.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x4f210440 // sshr v0.4s, v2.4s, #31
+	VBSL	V10.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	ADD	R8, R9, R9
+	WORD	$0x6eade6a0 // fcmgt v0.4s, v21.4s, v13.4s
+	VBSL	V13.B16, V21.B16, V0.B16
+	VMOV	V0.B16, V13.B16
+	WORD	$0x6eace6a0 // fcmgt v0.4s, v21.4s, v12.4s
+	VBSL	V12.B16, V21.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	VADD	V15.S4, V11.S4, V11.S4
+	VADD	V14.S4, V10.S4, V10.S4
+	ADD	$136, R12, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V15.S4, V15.S4
+	VADD	V0.S4, V14.S4, V14.S4
+	VZIP1	V12.D2, V13.D2, V0.D2
+	VZIP2	V12.D2, V13.D2, V12.D2
+	VMOV	V0.B16, V13.B16
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6f3005a5 // ushr v5.4s, v13.4s, #16
+	WORD	$0x6f300584 // ushr v4.4s, v12.4s, #16
+	WORD	$0x4e2de5a1 // fcmeq v1.4s, v13.4s, v13.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e2ce580 // fcmeq v0.4s, v12.4s, v12.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V5.B16, V3.B16
+	VAND	V20.B16, V4.B16, V2.B16
+	VADD	V19.S4, V13.S4, V13.S4
+	VADD	V18.S4, V12.S4, V12.S4
+	VADD	V3.S4, V13.S4, V13.S4
+	VADD	V2.S4, V12.S4, V12.S4
+	WORD	$0x6f3005ad // ushr v13.4s, v13.4s, #16
+	WORD	$0x6f30058c // ushr v12.4s, v12.4s, #16
+	VORR	V17.B16, V5.B16, V5.B16
+	VORR	V16.B16, V4.B16, V4.B16
+	VBSL	V13.B16, V5.B16, V1.B16
+	VMOV	V1.B16, V13.B16
+	VBSL	V12.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V12.B16
+	WORD	$0x2e6129a0 // sqxtun v0.4h, v13.4s
+	WORD	$0x6e6129a0 // sqxtun2 v0.8h, v13.4s
+	VMOV	V0.B16, V13.B16
+	WORD	$0x2e612980 // sqxtun v0.4h, v12.4s
+	WORD	$0x6e612980 // sqxtun2 v0.8h, v12.4s
+	VMOV	V0.B16, V12.B16
+	VZIP1	V12.D2, V13.D2, V13.D2
+	MOVD	R7, R1
+	CMP	$8, R4
+	BNE	halves4
+	FMOVQ	F13, 0(R1)
+	B	storedHalves4
+halves4:
+	TST	$4, R4
+	BEQ	withoutHalves4_4
+	FMOVD	F13, 0(R1)
+	VMOVI	$0, V0.B16
+	VEXT	$8, V0.B16, V13.B16, V13.B16
+	ADD	$8, R1, R1
+withoutHalves4_4:
+	TST	$2, R4
+	BEQ	withoutHalves2_4
+	FMOVS	F13, 0(R1)
+	VMOVI	$0, V0.B16
+	VEXT	$4, V0.B16, V13.B16, V13.B16
+	ADD	$4, R1, R1
+withoutHalves2_4:
+	TST	$1, R4
+	BEQ	storedHalves4
+	FMOVS	F13, R0
+	MOVH	R0, 0(R1)
+storedHalves4:
+	TBZ	$3, R13, lanes1
+	FSTPQ	(F11, F10), 0(R6)
+lanes1done:
+	ADD	R5, R7, R7
+	ADD	R5<<1, R6, R6
+	SUBS	$1, R2, R2
+	BNE	row
+	SUBS	$1, R10, R10
+	BNE	plane
+	RET
+lanes1:
+	TBZ	$2, R13, lanes1low
+	FMOVQ	F11, 0(R6)
+	TBZ	$1, R13, lanes1highone
+	FMOVD	F10, 16(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$24, R6, R0
+	VST1	V10.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R13, lanes1done
+	FMOVS	F10, 16(R6)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R13, lanes1one
+	FMOVD	F11, 0(R6)
+	TBZ	$0, R13, lanes1done
+	ADD	$8, R6, R0
+	VST1	V11.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R13, lanes1done
+	FMOVS	F11, 0(R6)
+	B	lanes1done
+
+// func bf16StripSumsPartNEON(poolStrip *poolStrip)
+TEXT ·bf16StripSumsPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V13.S4]
+	VMOV	V13.B16, V12.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<1, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R6), F0
+	WORD	$0x2f10a40b // ushll v11.4s, v0.4h, #0
+	WORD	$0x6f10a40a // ushll2 v10.4s, v0.8h, #0
+	WORD	$0x4f30556b // shl v11.4s, v11.4s, #16
+	WORD	$0x4f30554a // shl v10.4s, v10.4s, #16
+	FMOVQ	0(R5), F0
+	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	FLDPQ	0(R4), (F9, F8)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	VSUB	V13.S4, V9.S4, V9.S4
+	VSUB	V12.S4, V8.S4, V8.S4
+	WORD	$0x4e2bd673 // fadd v19.4s, v19.4s, v11.4s
+	WORD	$0x4e2ad652 // fadd v18.4s, v18.4s, v10.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V13.S4, V13.S4
+	VADD	V0.S4, V12.S4, V12.S4
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V1.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V9.S4, V2.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V2.B16, V2.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V7.S4
+	VZIP1	V0.S4, V1.S4, V6.S4
+	VZIP2	V2.S4, V3.S4, V5.S4
+	VZIP2	V0.S4, V1.S4, V4.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V7.S4, V3.S4, V17.S4
+	VFMLA	V6.S4, V2.S4, V16.S4
+	FMOVQ	16(R9), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V5.S4, V3.S4, V15.S4
+	VFMLA	V4.S4, V2.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V2.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V1.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V1.B16, V1.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V7.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x2f10a406 // ushll v6.4s, v0.4h, #0
+	WORD	$0x6f10a403 // ushll2 v3.4s, v0.8h, #0
+	WORD	$0x4f3054c6 // shl v6.4s, v6.4s, #16
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V6.B16, V6.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V5.S4, V6.S4, V17.S4
+	VFMLA	V4.S4, V3.S4, V16.S4
+	FMOVQ	16(R9), F0
+	WORD	$0x2f10a404 // ushll v4.4s, v0.4h, #0
+	WORD	$0x6f10a403 // ushll2 v3.4s, v0.8h, #0
+	WORD	$0x4f305484 // shl v4.4s, v4.4s, #16
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V1.S4, V4.S4, V15.S4
+	VFMLA	V7.S4, V3.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 112(R11)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 116(R11)
+	RET
+
+// func bf16StripGradPartNEON(poolStrip *poolStrip)
+TEXT ·bf16StripGradPartNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V28.S4]
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V27.S4]
+	VMOV	V27.B16, V26.B16
+	ADD	$104, R11, R0
+	VLD1R	(R0), [V25.S4]
+	VMOV	V25.B16, V24.B16
+	FMOVS	108(R11), F23
+	VMOVI	$0, V22.B16
+	VMOVI	$0, V21.B16
+	WORD	$0x4f979339 // fmul v25.4s, v25.4s, v23.s[0]
+	WORD	$0x4f979318 // fmul v24.4s, v24.4s, v23.s[0]
+	WORD	$0x4eb9d6d9 // fsub v25.4s, v22.4s, v25.4s
+	WORD	$0x4eb8d6b8 // fsub v24.4s, v21.4s, v24.4s
+	WORD	$0x4f97937b // fmul v27.4s, v27.4s, v23.s[0]
+	WORD	$0x4f97935a // fmul v26.4s, v26.4s, v23.s[0]
+	WORD	$0x4ebbd6db // fsub v27.4s, v22.4s, v27.4s
+	WORD	$0x4ebad6ba // fsub v26.4s, v21.4s, v26.4s
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	MOVD	$1, R0
+	FMOVS	R0, F0
+	VDUP	V0.S[0], V20.S4
+	WORD	$0x4f265691 // shl v17.4s, v20.4s, #6
+	WORD	$0x4f265690 // shl v16.4s, v20.4s, #6
+	WORD	$0x4f2f5693 // shl v19.4s, v20.4s, #15
+	WORD	$0x4f2f5692 // shl v18.4s, v20.4s, #15
+	VSUB	V20.S4, V19.S4, V19.S4
+	VSUB	V20.S4, V18.S4, V18.S4
+	MOVD	72(R11), R0
+	MOVWU	64(R0), R12
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V11.S4]
+	VMOV	V11.B16, V10.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<1, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FMOVQ	0(R6), F0
+	WORD	$0x2f10a409 // ushll v9.4s, v0.4h, #0
+	WORD	$0x6f10a408 // ushll2 v8.4s, v0.8h, #0
+	WORD	$0x4f305529 // shl v9.4s, v9.4s, #16
+	WORD	$0x4f305508 // shl v8.4s, v8.4s, #16
+	FMOVQ	0(R5), F0
+	WORD	$0x2f10a401 // ushll v1.4s, v0.4h, #0
+	WORD	$0x6f10a400 // ushll2 v0.4s, v0.8h, #0
+	WORD	$0x4f305421 // shl v1.4s, v1.4s, #16
+	WORD	$0x4f305400 // shl v0.4s, v0.4s, #16
+	FLDPQ	0(R4), (F7, F6)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V9.B16, V9.B16
+	VAND	V0.B16, V8.B16, V8.B16
+	VSUB	V11.S4, V7.S4, V7.S4
+	VSUB	V10.S4, V6.S4, V6.S4
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V11.S4, V11.S4
+	VADD	V0.S4, V10.S4, V10.S4
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	VZIP1	V6.D2, V7.D2, V0.D2
+	VZIP2	V6.D2, V7.D2, V6.D2
+	VMOV	V0.B16, V7.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V7.S4, V5.S4
+	VCMEQ	V0.S4, V6.S4, V1.S4
+	VAND	V9.B16, V5.B16, V5.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V7.S4, V4.S4
+	VCMEQ	V0.S4, V6.S4, V0.S4
+	VAND	V9.B16, V4.B16, V4.B16
+	VAND	V8.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V3.S4
+	VZIP1	V0.S4, V1.S4, V2.S4
+	VZIP2	V4.S4, V5.S4, V12.S4
+	VZIP2	V0.S4, V1.S4, V1.S4
+	FMOVQ	0(R9), F0
+	WORD	$0x2f10a405 // ushll v5.4s, v0.4h, #0
+	WORD	$0x6f10a404 // ushll2 v4.4s, v0.8h, #0
+	WORD	$0x4f3054a5 // shl v5.4s, v5.4s, #16
+	WORD	$0x4f305484 // shl v4.4s, v4.4s, #16
+	WORD	$0x4ebcd4a5 // fsub v5.4s, v5.4s, v28.4s
+	WORD	$0x4ebcd484 // fsub v4.4s, v4.4s, v28.4s
+	VMOV	V27.B16, V0.B16
+	VFMLA	V5.S4, V25.S4, V0.S4
+	VMOV	V0.B16, V5.B16
+	VMOV	V26.B16, V0.B16
+	VFMLA	V4.S4, V24.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	WORD	$0x4f971065 // fmla v5.4s, v3.4s, v23.s[0]
+	WORD	$0x4f971044 // fmla v4.4s, v2.4s, v23.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V5.B16, V5.B16
+	VAND	V0.B16, V4.B16, V4.B16
+	WORD	$0x4e25d6d6 // fadd v22.4s, v22.4s, v5.4s
+	WORD	$0x4e24d6b5 // fadd v21.4s, v21.4s, v4.4s
+	FMOVQ	16(R9), F0
+	WORD	$0x2f10a403 // ushll v3.4s, v0.4h, #0
+	WORD	$0x6f10a402 // ushll2 v2.4s, v0.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4ebcd463 // fsub v3.4s, v3.4s, v28.4s
+	WORD	$0x4ebcd442 // fsub v2.4s, v2.4s, v28.4s
+	VMOV	V27.B16, V0.B16
+	VFMLA	V3.S4, V25.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	VMOV	V26.B16, V0.B16
+	VFMLA	V2.S4, V24.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f971183 // fmla v3.4s, v12.4s, v23.s[0]
+	WORD	$0x4f971022 // fmla v2.4s, v1.4s, v23.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4e23d6d6 // fadd v22.4s, v22.4s, v3.4s
+	WORD	$0x4e22d6b5 // fadd v21.4s, v21.4s, v2.4s
+	WORD	$0x6f3004af // ushr v15.4s, v5.4s, #16
+	WORD	$0x6f30048e // ushr v14.4s, v4.4s, #16
+	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e24e480 // fcmeq v0.4s, v4.4s, v4.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V5.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V5.B16
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x2e6128a0 // sqxtun v0.4h, v5.4s
+	WORD	$0x6e6128a0 // sqxtun2 v0.8h, v5.4s
+	VMOV	V0.B16, V5.B16
+	WORD	$0x2e612880 // sqxtun v0.4h, v4.4s
+	WORD	$0x6e612880 // sqxtun2 v0.8h, v4.4s
+	VMOV	V0.B16, V4.B16
+	VZIP1	V4.D2, V5.D2, V5.D2
+	WORD	$0x6f30046f // ushr v15.4s, v3.4s, #16
+	WORD	$0x6f30044e // ushr v14.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V3.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	VMOV	V3.B16, V4.B16
+	TBZ	$3, R12, lanes1
+	FSTPQ	(F5, F4), 0(R7)
+lanes1done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F0, F1)
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VCMEQ	V1.S4, V6.S4, V1.S4
+	VAND	V9.B16, V0.B16, V0.B16
+	VAND	V8.B16, V1.B16, V1.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F3, F2)
+	VCMEQ	V3.S4, V7.S4, V5.S4
+	VCMEQ	V2.S4, V6.S4, V4.S4
+	VAND	V9.B16, V5.B16, V5.B16
+	VAND	V8.B16, V4.B16, V4.B16
+	VZIP1	V5.S4, V0.S4, V3.S4
+	VZIP1	V4.S4, V1.S4, V2.S4
+	VZIP2	V5.S4, V0.S4, V0.S4
+	VZIP2	V4.S4, V1.S4, V1.S4
+	FMOVQ	0(R9), F4
+	WORD	$0x2f10a485 // ushll v5.4s, v4.4h, #0
+	WORD	$0x6f10a484 // ushll2 v4.4s, v4.8h, #0
+	WORD	$0x4f3054a5 // shl v5.4s, v5.4s, #16
+	WORD	$0x4f305484 // shl v4.4s, v4.4s, #16
+	WORD	$0x4ebcd4a5 // fsub v5.4s, v5.4s, v28.4s
+	WORD	$0x4ebcd484 // fsub v4.4s, v4.4s, v28.4s
+	VMOV	V27.B16, V6.B16
+	VFMLA	V5.S4, V25.S4, V6.S4
+	VMOV	V6.B16, V5.B16
+	VMOV	V26.B16, V6.B16
+	VFMLA	V4.S4, V24.S4, V6.S4
+	VMOV	V6.B16, V4.B16
+	WORD	$0x4f971065 // fmla v5.4s, v3.4s, v23.s[0]
+	WORD	$0x4f971044 // fmla v4.4s, v2.4s, v23.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F3, F2)
+	VAND	V3.B16, V5.B16, V5.B16
+	VAND	V2.B16, V4.B16, V4.B16
+	WORD	$0x4e25d6d6 // fadd v22.4s, v22.4s, v5.4s
+	WORD	$0x4e24d6b5 // fadd v21.4s, v21.4s, v4.4s
+	FMOVQ	16(R9), F2
+	WORD	$0x2f10a443 // ushll v3.4s, v2.4h, #0
+	WORD	$0x6f10a442 // ushll2 v2.4s, v2.8h, #0
+	WORD	$0x4f305463 // shl v3.4s, v3.4s, #16
+	WORD	$0x4f305442 // shl v2.4s, v2.4s, #16
+	WORD	$0x4ebcd463 // fsub v3.4s, v3.4s, v28.4s
+	WORD	$0x4ebcd442 // fsub v2.4s, v2.4s, v28.4s
+	VMOV	V27.B16, V6.B16
+	VFMLA	V3.S4, V25.S4, V6.S4
+	VMOV	V6.B16, V3.B16
+	VMOV	V26.B16, V6.B16
+	VFMLA	V2.S4, V24.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	WORD	$0x4f971003 // fmla v3.4s, v0.4s, v23.s[0]
+	WORD	$0x4f971022 // fmla v2.4s, v1.4s, v23.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	WORD	$0x4e23d6d6 // fadd v22.4s, v22.4s, v3.4s
+	WORD	$0x4e22d6b5 // fadd v21.4s, v21.4s, v2.4s
+	WORD	$0x6f3004af // ushr v15.4s, v5.4s, #16
+	WORD	$0x6f30048e // ushr v14.4s, v4.4s, #16
+	WORD	$0x4e25e4a1 // fcmeq v1.4s, v5.4s, v5.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e24e480 // fcmeq v0.4s, v4.4s, v4.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V5.S4, V5.S4
+	VADD	V18.S4, V4.S4, V4.S4
+	VADD	V13.S4, V5.S4, V5.S4
+	VADD	V12.S4, V4.S4, V4.S4
+	WORD	$0x6f3004a5 // ushr v5.4s, v5.4s, #16
+	WORD	$0x6f300484 // ushr v4.4s, v4.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V5.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V5.B16
+	VBSL	V4.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x2e6128a0 // sqxtun v0.4h, v5.4s
+	WORD	$0x6e6128a0 // sqxtun2 v0.8h, v5.4s
+	VMOV	V0.B16, V5.B16
+	WORD	$0x2e612880 // sqxtun v0.4h, v4.4s
+	WORD	$0x6e612880 // sqxtun2 v0.8h, v4.4s
+	VMOV	V0.B16, V4.B16
+	VZIP1	V4.D2, V5.D2, V5.D2
+	WORD	$0x6f30046f // ushr v15.4s, v3.4s, #16
+	WORD	$0x6f30044e // ushr v14.4s, v2.4s, #16
+	WORD	$0x4e23e461 // fcmeq v1.4s, v3.4s, v3.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x4e22e440 // fcmeq v0.4s, v2.4s, v2.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V20.B16, V15.B16, V13.B16
+	VAND	V20.B16, V14.B16, V12.B16
+	VADD	V19.S4, V3.S4, V3.S4
+	VADD	V18.S4, V2.S4, V2.S4
+	VADD	V13.S4, V3.S4, V3.S4
+	VADD	V12.S4, V2.S4, V2.S4
+	WORD	$0x6f300463 // ushr v3.4s, v3.4s, #16
+	WORD	$0x6f300442 // ushr v2.4s, v2.4s, #16
+	VORR	V17.B16, V15.B16, V15.B16
+	VORR	V16.B16, V14.B16, V14.B16
+	VBSL	V3.B16, V15.B16, V1.B16
+	VMOV	V1.B16, V3.B16
+	VBSL	V2.B16, V14.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x2e612860 // sqxtun v0.4h, v3.4s
+	WORD	$0x6e612860 // sqxtun2 v0.8h, v3.4s
+	VMOV	V0.B16, V3.B16
+	WORD	$0x2e612840 // sqxtun v0.4h, v2.4s
+	WORD	$0x6e612840 // sqxtun2 v0.8h, v2.4s
+	VMOV	V0.B16, V2.B16
+	VZIP1	V2.D2, V3.D2, V3.D2
+	VMOV	V3.B16, V4.B16
+	TBZ	$3, R12, lanes2
+	FSTPQ	(F5, F4), 0(R7)
+lanes2done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<1, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e36d6b5 // fadd v21.4s, v21.4s, v22.4s
+	VEXT	$8, V21.B16, V21.B16, V0.B16
+	WORD	$0x4e35d415 // fadd v21.4s, v0.4s, v21.4s
+	VREV64	V21.S4, V0.S4
+	WORD	$0x4e35d415 // fadd v21.4s, v0.4s, v21.4s
+	FMOVS	F21, 112(R11)
+	RET
+lanes1:
+	TBZ	$2, R12, lanes1low
+	FMOVQ	F5, 0(R7)
+	TBZ	$1, R12, lanes1highone
+	FMOVD	F4, 16(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$24, R7, R0
+	VST1	V4.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F4, 16(R7)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R12, lanes1one
+	FMOVD	F5, 0(R7)
+	TBZ	$0, R12, lanes1done
+	ADD	$8, R7, R0
+	VST1	V5.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R12, lanes1done
+	FMOVS	F5, 0(R7)
+	B	lanes1done
+lanes2:
+	TBZ	$2, R12, lanes2low
+	FMOVQ	F5, 0(R7)
+	TBZ	$1, R12, lanes2highone
+	FMOVD	F4, 16(R7)
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R7, R0
+	VST1	V4.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F4, 16(R7)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R12, lanes2one
+	FMOVD	F5, 0(R7)
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R7, R0
+	VST1	V5.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F5, 0(R7)
+	B	lanes2done
+
+// func stripSumsPartUnmaskedNEON(poolStrip *poolStrip)
+TEXT ·stripSumsPartUnmaskedNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	VMOVI	$0, V17.B16
+	VMOVI	$0, V16.B16
+	VMOVI	$0, V15.B16
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V19.B16
+	VMOVI	$0, V18.B16
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V13.S4]
+	VMOV	V13.B16, V12.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FLDPQ	0(R6), (F11, F10)
+	FLDPQ	0(R5), (F1, F0)
+	FLDPQ	0(R4), (F9, F8)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V11.B16, V11.B16
+	VAND	V0.B16, V10.B16, V10.B16
+	VSUB	V13.S4, V9.S4, V9.S4
+	VSUB	V12.S4, V8.S4, V8.S4
+	WORD	$0x4e2bd673 // fadd v19.4s, v19.4s, v11.4s
+	WORD	$0x4e2ad652 // fadd v18.4s, v18.4s, v10.4s
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V13.S4, V13.S4
+	VADD	V0.S4, V12.S4, V12.S4
+	VZIP1	V10.D2, V11.D2, V0.D2
+	VZIP2	V10.D2, V11.D2, V10.D2
+	VMOV	V0.B16, V11.B16
+	VZIP1	V8.D2, V9.D2, V0.D2
+	VZIP2	V8.D2, V9.D2, V8.D2
+	VMOV	V0.B16, V9.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V1.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V1.B16, V1.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F2, F0)
+	VCMEQ	V2.S4, V9.S4, V2.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V2.B16, V2.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V2.S4, V3.S4, V7.S4
+	VZIP1	V0.S4, V1.S4, V6.S4
+	VZIP2	V2.S4, V3.S4, V5.S4
+	VZIP2	V0.S4, V1.S4, V4.S4
+	FLDPQ	0(R9), (F3, F2)
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V7.S4, V3.S4, V17.S4
+	VFMLA	V6.S4, V2.S4, V16.S4
+	FLDPQ	32(R9), (F3, F2)
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V3.B16, V3.B16
+	VAND	V0.B16, V2.B16, V2.B16
+	VFMLA	V5.S4, V3.S4, V15.S4
+	VFMLA	V4.S4, V2.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V3.S4
+	VCMEQ	V0.S4, V8.S4, V2.S4
+	VAND	V11.B16, V3.B16, V3.B16
+	VAND	V10.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V9.S4, V1.S4
+	VCMEQ	V0.S4, V8.S4, V0.S4
+	VAND	V11.B16, V1.B16, V1.B16
+	VAND	V10.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V7.S4
+	FLDPQ	0(R9), (F6, F3)
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V6.B16, V6.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V5.S4, V6.S4, V17.S4
+	VFMLA	V4.S4, V3.S4, V16.S4
+	FLDPQ	32(R9), (F4, F3)
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F2, F0)
+	VAND	V2.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	VFMLA	V1.S4, V4.S4, V15.S4
+	VFMLA	V7.S4, V3.S4, V14.S4
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2fd631 // fadd v17.4s, v17.4s, v15.4s
+	WORD	$0x4e2ed610 // fadd v16.4s, v16.4s, v14.4s
+	WORD	$0x4e33d652 // fadd v18.4s, v18.4s, v19.4s
+	VEXT	$8, V18.B16, V18.B16, V0.B16
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	VREV64	V18.S4, V0.S4
+	WORD	$0x4e32d412 // fadd v18.4s, v0.4s, v18.4s
+	FMOVS	F18, 112(R11)
+	WORD	$0x4e31d610 // fadd v16.4s, v16.4s, v17.4s
+	VEXT	$8, V16.B16, V16.B16, V0.B16
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	VREV64	V16.S4, V0.S4
+	WORD	$0x4e30d410 // fadd v16.4s, v0.4s, v16.4s
+	FMOVS	F16, 116(R11)
+	RET
+
+// func stripGradPartUnmaskedNEON(poolStrip *poolStrip)
+TEXT ·stripGradPartUnmaskedNEON(SB), NOSPLIT, $0-8
+	MOVD	poolStrip+0(FP), R11
+	ADD	$96, R11, R0
+	VLD1R	(R0), [V20.S4]
+	ADD	$100, R11, R0
+	VLD1R	(R0), [V19.S4]
+	VMOV	V19.B16, V18.B16
+	ADD	$104, R11, R0
+	VLD1R	(R0), [V17.S4]
+	VMOV	V17.B16, V16.B16
+	FMOVS	108(R11), F15
+	VMOVI	$0, V14.B16
+	VMOVI	$0, V13.B16
+	WORD	$0x4f8f9231 // fmul v17.4s, v17.4s, v15.s[0]
+	WORD	$0x4f8f9210 // fmul v16.4s, v16.4s, v15.s[0]
+	WORD	$0x4eb1d5d1 // fsub v17.4s, v14.4s, v17.4s
+	WORD	$0x4eb0d5b0 // fsub v16.4s, v13.4s, v16.4s
+	WORD	$0x4f8f9273 // fmul v19.4s, v19.4s, v15.s[0]
+	WORD	$0x4f8f9252 // fmul v18.4s, v18.4s, v15.s[0]
+	WORD	$0x4eb3d5d3 // fsub v19.4s, v14.4s, v19.4s
+	WORD	$0x4eb2d5b2 // fsub v18.4s, v13.4s, v18.4s
+	MOVD	0(R11), R10
+	MOVD	8(R11), R9
+	MOVD	16(R11), R8
+	MOVD	56(R11), R7
+	MOVD	24(R11), R6
+	MOVD	32(R11), R5
+	MOVD	40(R11), R4
+	MOVD	48(R11), R3
+	ADD	$64, R11, R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	120(R11), R2
+	MOVD	128(R11), R1
+row:
+	ADD	R1<<0, R6, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R5, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R1<<0, R4, R0
+	PRFM	0(R0), PLDL1KEEP
+	VMOVI	$0, V2.B16
+	FLDPQ	0(R6), (F10, F9)
+	FLDPQ	0(R5), (F1, F0)
+	FLDPQ	0(R4), (F8, F7)
+	WORD	$0x6e21e441 // fcmge v1.4s, v2.4s, v1.4s
+	WORD	$0x6e205821 // mvn v1.16b, v1.16b
+	WORD	$0x6e20e440 // fcmge v0.4s, v2.4s, v0.4s
+	WORD	$0x6e205800 // mvn v0.16b, v0.16b
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	MOVD	72(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V10.B16, V10.B16
+	VAND	V0.B16, V9.B16, V9.B16
+	VSUB	V12.S4, V8.S4, V8.S4
+	VSUB	V11.S4, V7.S4, V7.S4
+	ADD	$136, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VADD	V1.S4, V12.S4, V12.S4
+	VADD	V0.S4, V11.S4, V11.S4
+	VZIP1	V9.D2, V10.D2, V0.D2
+	VZIP2	V9.D2, V10.D2, V9.D2
+	VMOV	V0.B16, V10.B16
+	VZIP1	V7.D2, V8.D2, V0.D2
+	VZIP2	V7.D2, V8.D2, V7.D2
+	VMOV	V0.B16, V8.B16
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$168, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V5.S4
+	VCMEQ	V0.S4, V7.S4, V3.S4
+	VAND	V10.B16, V5.B16, V5.B16
+	VAND	V9.B16, V3.B16, V3.B16
+	ADD	$200, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V4.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V4.B16, V4.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V4.S4, V5.S4, V2.S4
+	VZIP1	V0.S4, V3.S4, V1.S4
+	VZIP2	V4.S4, V5.S4, V6.S4
+	VZIP2	V0.S4, V3.S4, V5.S4
+	FLDPQ	0(R9), (F4, F3)
+	WORD	$0x4eb4d484 // fsub v4.4s, v4.4s, v20.4s
+	WORD	$0x4eb4d463 // fsub v3.4s, v3.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V4.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V4.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V3.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V3.B16
+	WORD	$0x4f8f1044 // fmla v4.4s, v2.4s, v15.s[0]
+	WORD	$0x4f8f1023 // fmla v3.4s, v1.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F1, F0)
+	VAND	V1.B16, V4.B16, V4.B16
+	VAND	V0.B16, V3.B16, V3.B16
+	WORD	$0x4e24d5ce // fadd v14.4s, v14.4s, v4.4s
+	WORD	$0x4e23d5ad // fadd v13.4s, v13.4s, v3.4s
+	FLDPQ	32(R9), (F2, F1)
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d421 // fsub v1.4s, v1.4s, v20.4s
+	VMOV	V19.B16, V0.B16
+	VFMLA	V2.S4, V17.S4, V0.S4
+	VMOV	V0.B16, V2.B16
+	VMOV	V18.B16, V0.B16
+	VFMLA	V1.S4, V16.S4, V0.S4
+	VMOV	V0.B16, V1.B16
+	WORD	$0x4f8f10c2 // fmla v2.4s, v6.4s, v15.s[0]
+	WORD	$0x4f8f10a1 // fmla v1.4s, v5.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F5, F0)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V0.B16, V1.B16, V1.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e21d5ad // fadd v13.4s, v13.4s, v1.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes1
+	FSTPQ	(F4, F3), 0(R7)
+lanes1done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes2
+	FSTPQ	(F2, F1), 32(R7)
+lanes2done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R2<<0, R9, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	$232, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V3.S4
+	VCMEQ	V0.S4, V7.S4, V2.S4
+	VAND	V10.B16, V3.B16, V3.B16
+	VAND	V9.B16, V2.B16, V2.B16
+	ADD	$264, R11, R0
+	FLDPQ	0(R0), (F1, F0)
+	VCMEQ	V1.S4, V8.S4, V1.S4
+	VCMEQ	V0.S4, V7.S4, V0.S4
+	VAND	V10.B16, V1.B16, V1.B16
+	VAND	V9.B16, V0.B16, V0.B16
+	VZIP1	V1.S4, V3.S4, V5.S4
+	VZIP1	V0.S4, V2.S4, V4.S4
+	VZIP2	V1.S4, V3.S4, V1.S4
+	VZIP2	V0.S4, V2.S4, V3.S4
+	FLDPQ	0(R9), (F2, F0)
+	WORD	$0x4eb4d442 // fsub v2.4s, v2.4s, v20.4s
+	WORD	$0x4eb4d400 // fsub v0.4s, v0.4s, v20.4s
+	VMOV	V19.B16, V6.B16
+	VFMLA	V2.S4, V17.S4, V6.S4
+	VMOV	V6.B16, V2.B16
+	VMOV	V18.B16, V6.B16
+	VFMLA	V0.S4, V16.S4, V6.S4
+	VMOV	V6.B16, V0.B16
+	WORD	$0x4f8f10a2 // fmla v2.4s, v5.4s, v15.s[0]
+	WORD	$0x4f8f1080 // fmla v0.4s, v4.4s, v15.s[0]
+	MOVD	80(R11), R0
+	FLDPQ	0(R0), (F5, F4)
+	VAND	V5.B16, V2.B16, V2.B16
+	VAND	V4.B16, V0.B16, V0.B16
+	WORD	$0x4e22d5ce // fadd v14.4s, v14.4s, v2.4s
+	WORD	$0x4e20d5ad // fadd v13.4s, v13.4s, v0.4s
+	FLDPQ	32(R9), (F6, F5)
+	WORD	$0x4eb4d4c6 // fsub v6.4s, v6.4s, v20.4s
+	WORD	$0x4eb4d4a5 // fsub v5.4s, v5.4s, v20.4s
+	VMOV	V19.B16, V4.B16
+	VFMLA	V6.S4, V17.S4, V4.S4
+	VMOV	V4.B16, V6.B16
+	VMOV	V18.B16, V4.B16
+	VFMLA	V5.S4, V16.S4, V4.S4
+	VMOV	V4.B16, V5.B16
+	WORD	$0x4f8f1026 // fmla v6.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f1065 // fmla v5.4s, v3.4s, v15.s[0]
+	MOVD	88(R11), R0
+	FLDPQ	0(R0), (F3, F1)
+	VAND	V3.B16, V6.B16, V6.B16
+	VAND	V1.B16, V5.B16, V5.B16
+	WORD	$0x4e26d5ce // fadd v14.4s, v14.4s, v6.4s
+	WORD	$0x4e25d5ad // fadd v13.4s, v13.4s, v5.4s
+	MOVD	80(R11), R0
+	MOVWU	64(R0), R0
+	TBZ	$3, R0, lanes3
+	FSTPQ	(F2, F0), 0(R7)
+lanes3done:
+	MOVD	88(R11), R0
+	MOVWU	64(R0), R12
+	TBZ	$3, R12, lanes4
+	FSTPQ	(F6, F5), 32(R7)
+lanes4done:
+	ADD	R8, R9, R9
+	ADD	R8, R7, R7
+	ADD	R3, R6, R6
+	ADD	R3, R5, R5
+	ADD	R3<<0, R4, R4
+	SUBS	$1, R10, R10
+	BNE	row
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	VEXT	$8, V13.B16, V13.B16, V0.B16
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	VREV64	V13.S4, V0.S4
+	WORD	$0x4e2dd40d // fadd v13.4s, v0.4s, v13.4s
+	FMOVS	F13, 112(R11)
+	RET
+lanes1:
+	TBZ	$2, R0, lanes1low
+	FMOVQ	F4, 0(R7)
+	TBZ	$1, R0, lanes1highone
+	FMOVD	F3, 16(R7)
+	TBZ	$0, R0, lanes1done
+	ADD	$24, R7, R0
+	VST1	V3.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R0, lanes1done
+	FMOVS	F3, 16(R7)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R0, lanes1one
+	FMOVD	F4, 0(R7)
+	TBZ	$0, R0, lanes1done
+	ADD	$8, R7, R0
+	VST1	V4.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R0, lanes1done
+	FMOVS	F4, 0(R7)
+	B	lanes1done
+lanes2:
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes2low
+	FMOVQ	F2, 0(R0)
+	TBZ	$1, R12, lanes2highone
+	FMOVD	F1, 16(R0)
+	TBZ	$0, R12, lanes2done
+	ADD	$24, R0, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F1, 16(R0)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R12, lanes2one
+	FMOVD	F2, 0(R0)
+	TBZ	$0, R12, lanes2done
+	ADD	$8, R0, R0
+	VST1	V2.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R12, lanes2done
+	FMOVS	F2, 0(R0)
+	B	lanes2done
+lanes3:
+	TBZ	$2, R0, lanes3low
+	FMOVQ	F2, 0(R7)
+	TBZ	$1, R0, lanes3highone
+	FMOVD	F0, 16(R7)
+	TBZ	$0, R0, lanes3done
+	ADD	$24, R7, R0
+	VST1	V0.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R0, lanes3done
+	FMOVS	F0, 16(R7)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R0, lanes3one
+	FMOVD	F2, 0(R7)
+	TBZ	$0, R0, lanes3done
+	ADD	$8, R7, R0
+	VST1	V2.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R0, lanes3done
+	FMOVS	F2, 0(R7)
+	B	lanes3done
+lanes4:
+	ADD	$32, R7, R0
+	TBZ	$2, R12, lanes4low
+	FMOVQ	F6, 0(R0)
+	TBZ	$1, R12, lanes4highone
+	FMOVD	F5, 16(R0)
+	TBZ	$0, R12, lanes4done
+	ADD	$24, R0, R0
+	VST1	V5.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R12, lanes4done
+	FMOVS	F5, 16(R0)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R12, lanes4one
+	FMOVD	F6, 0(R0)
+	TBZ	$0, R12, lanes4done
+	ADD	$8, R0, R0
+	VST1	V6.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R12, lanes4done
+	FMOVS	F6, 0(R0)
+	B	lanes4done

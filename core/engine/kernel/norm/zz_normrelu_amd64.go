@@ -57,6 +57,11 @@ func normReLURowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr,
 //go:noescape
 func normAddReLURowsAVX2(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
+// normClipRowsAVX2 computes y = min(max((x−mean)·scale + shift, 0), most) of rows of bytes, each with its own factors, NaN staying NaN.
+//
+//go:noescape
+func normClipRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int)
+
 // reluNormGradRowsAVX2 computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
 //
 //go:noescape
@@ -196,6 +201,11 @@ func normReLURowsAVX512(rows int, x *float32, vectors int, rest int, tail uintpt
 //
 //go:noescape
 func normAddReLURowsAVX512(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normClipRowsAVX512 computes y = min(max((x−mean)·scale + shift, 0), most) of rows of bytes, each with its own factors, NaN staying NaN.
+//
+//go:noescape
+func normClipRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int)
 
 // reluNormGradRowsAVX512 computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
 //

@@ -1357,6 +1357,143 @@ rowDone:
 	VZEROUPPER
 	RET
 
+// func normClipRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int)
+// Requires: AVX, AVX2, SSE
+TEXT ·normClipRowsAVX2(SB), NOSPLIT, $0-88
+	MOVQ         x+8(FP), AX
+	MOVQ         y+72(FP), CX
+	MOVQ         mean+40(FP), DX
+	MOVQ         scale+48(FP), BX
+	MOVQ         shift+56(FP), SI
+	VMOVSS       most+64(FP), X0
+	VBROADCASTSS X0, Y1
+	VXORPS       Y0, Y0, Y0
+	MOVQ         vectors+16(FP), DI
+	MOVQ         rest+24(FP), R8
+	CMPQ         DI, $0x02
+	JNE          planes
+	TESTQ        R8, R8
+	JNZ          planes
+	MOVQ         rows+0(FP), DI
+
+blocks:
+	VBROADCASTSS (DX), Y2
+	VBROADCASTSS (BX), Y3
+	VBROADCASTSS (SI), Y4
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	VMOVUPS      (AX), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VMAXPS       Y5, Y0, Y5
+	VMINPS       Y5, Y1, Y5
+	VMOVUPS      Y5, (CX)
+	VMOVUPS      32(AX), Y5
+	VSUBPS       Y2, Y5, Y5
+	VMULPS       Y3, Y5, Y5
+	VADDPS       Y4, Y5, Y5
+	VMAXPS       Y5, Y0, Y5
+	VMINPS       Y5, Y1, Y5
+	VMOVUPS      Y5, 32(CX)
+	MOVQ         bytes+80(FP), R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+	DECQ         DI
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (DX), Y2
+	VBROADCASTSS (BX), Y3
+	VBROADCASTSS (SI), Y4
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+rowGroup:
+	SUBQ    $0x04, R8
+	JL      rowOnes
+	VMOVUPS (R9), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y4, Y5, Y5
+	VMAXPS  Y5, Y0, Y5
+	VMINPS  Y5, Y1, Y5
+	VMOVUPS Y5, (R10)
+	VMOVUPS 32(R9), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y4, Y5, Y5
+	VMAXPS  Y5, Y0, Y5
+	VMINPS  Y5, Y1, Y5
+	VMOVUPS Y5, 32(R10)
+	VMOVUPS 64(R9), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y4, Y5, Y5
+	VMAXPS  Y5, Y0, Y5
+	VMINPS  Y5, Y1, Y5
+	VMOVUPS Y5, 64(R10)
+	VMOVUPS 96(R9), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y4, Y5, Y5
+	VMAXPS  Y5, Y0, Y5
+	VMINPS  Y5, Y1, Y5
+	VMOVUPS Y5, 96(R10)
+	ADDQ    $0x00000080, R9
+	ADDQ    $0x00000080, R10
+	JMP     rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Y5
+	VSUBPS  Y2, Y5, Y5
+	VMULPS  Y3, Y5, Y5
+	VADDPS  Y4, Y5, Y5
+	VMAXPS  Y5, Y0, Y5
+	VMINPS  Y5, Y1, Y5
+	VMOVUPS Y5, (R10)
+	ADDQ    $0x20, R9
+	ADDQ    $0x20, R10
+	JMP     row
+
+rowTail:
+	MOVQ       rest+24(FP), R8
+	TESTQ      R8, R8
+	JZ         rowDone
+	MOVQ       tail+32(FP), R8
+	VMOVUPS    (R8), Y5
+	VMASKMOVPS (R9), Y5, Y6
+	VSUBPS     Y2, Y6, Y6
+	VMULPS     Y3, Y6, Y6
+	VADDPS     Y4, Y6, Y6
+	VMAXPS     Y6, Y0, Y6
+	VMINPS     Y6, Y1, Y6
+	VMASKMOVPS Y6, Y5, (R10)
+
+rowDone:
+	MOVQ bytes+80(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 // func reluNormGradRowsAVX2(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 // Requires: AVX
 TEXT ·reluNormGradRowsAVX2(SB), NOSPLIT, $0-104
@@ -3863,6 +4000,136 @@ rowDone:
 	ADDQ R9, CX
 	ADDQ R9, DX
 	DECQ R8
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normClipRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int)
+// Requires: AVX, AVX512F, SSE
+TEXT ·normClipRowsAVX512(SB), NOSPLIT, $0-88
+	MOVQ         x+8(FP), AX
+	MOVQ         y+72(FP), CX
+	MOVQ         mean+40(FP), DX
+	MOVQ         scale+48(FP), BX
+	MOVQ         shift+56(FP), SI
+	VMOVSS       most+64(FP), X1
+	VBROADCASTSS X1, Z1
+	VPXORD       Z0, Z0, Z0
+	MOVQ         vectors+16(FP), DI
+	MOVQ         rest+24(FP), R8
+	CMPQ         DI, $0x01
+	JNE          planes
+	TESTQ        R8, R8
+	JNZ          planes
+	MOVQ         rows+0(FP), DI
+
+blocks:
+	VBROADCASTSS (DX), Z2
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	VMOVUPS      (AX), Z5
+	VSUBPS       Z2, Z5, Z5
+	VMULPS       Z3, Z5, Z5
+	VADDPS       Z4, Z5, Z5
+	VMAXPS       Z5, Z0, Z5
+	VMINPS       Z5, Z1, Z5
+	VMOVUPS      Z5, (CX)
+	MOVQ         bytes+80(FP), R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+	DECQ         DI
+	JNZ          blocks
+	VZEROUPPER
+	RET
+
+planes:
+	MOVQ rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (DX), Z2
+	VBROADCASTSS (BX), Z3
+	VBROADCASTSS (SI), Z4
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+rowGroup:
+	SUBQ    $0x04, R8
+	JL      rowOnes
+	VMOVUPS (R9), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  Z4, Z5, Z5
+	VMAXPS  Z5, Z0, Z5
+	VMINPS  Z5, Z1, Z5
+	VMOVUPS Z5, (R10)
+	VMOVUPS 64(R9), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  Z4, Z5, Z5
+	VMAXPS  Z5, Z0, Z5
+	VMINPS  Z5, Z1, Z5
+	VMOVUPS Z5, 64(R10)
+	VMOVUPS 128(R9), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  Z4, Z5, Z5
+	VMAXPS  Z5, Z0, Z5
+	VMINPS  Z5, Z1, Z5
+	VMOVUPS Z5, 128(R10)
+	VMOVUPS 192(R9), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  Z4, Z5, Z5
+	VMAXPS  Z5, Z0, Z5
+	VMINPS  Z5, Z1, Z5
+	VMOVUPS Z5, 192(R10)
+	ADDQ    $0x00000100, R9
+	ADDQ    $0x00000100, R10
+	JMP     rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
+row:
+	DECQ    R8
+	JL      rowTail
+	VMOVUPS (R9), Z5
+	VSUBPS  Z2, Z5, Z5
+	VMULPS  Z3, Z5, Z5
+	VADDPS  Z4, Z5, Z5
+	VMAXPS  Z5, Z0, Z5
+	VMINPS  Z5, Z1, Z5
+	VMOVUPS Z5, (R10)
+	ADDQ    $0x40, R9
+	ADDQ    $0x40, R10
+	JMP     row
+
+rowTail:
+	MOVQ      rest+24(FP), R8
+	TESTQ     R8, R8
+	JZ        rowDone
+	MOVQ      tail+32(FP), R8
+	KMOVW     R8, K1
+	VMOVUPS.Z (R9), K1, Z5
+	VSUBPS    Z2, Z5, Z5
+	VMULPS    Z3, Z5, Z5
+	VADDPS    Z4, Z5, Z5
+	VMAXPS    Z5, Z0, Z5
+	VMINPS    Z5, Z1, Z5
+	VMOVUPS   Z5, K1, (R10)
+
+rowDone:
+	MOVQ bytes+80(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
 	JNZ  rows
 	VZEROUPPER
 	RET

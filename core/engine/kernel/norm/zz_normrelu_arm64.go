@@ -57,6 +57,11 @@ func normReLURowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr,
 //go:noescape
 func normAddReLURowsNEON(rows int, x *float32, r *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
 
+// normClipRowsNEON computes y = min(max((x−mean)·scale + shift, 0), most) of rows of bytes, each with its own factors, NaN staying NaN.
+//
+//go:noescape
+func normClipRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int)
+
 // reluNormGradRowsNEON computes dx = (d − meanDy − (x−mean)·slope)·scale of rows of bytes, each with its own factors, where d is dy where y > 0.
 //
 //go:noescape

@@ -3037,6 +3037,290 @@ lanes3one:
 	FMOVS	F1, 0(R2)
 	B	lanes3done
 
+// func normClipRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, most float32, y *float32, bytes int)
+TEXT ·normClipRowsNEON(SB), NOSPLIT, $0-88
+	MOVD	x+8(FP), R7
+	MOVD	y+72(FP), R6
+	MOVD	mean+40(FP), R5
+	MOVD	scale+48(FP), R4
+	MOVD	shift+56(FP), R3
+	FMOVS	most+64(FP), F0
+	VDUP	V0.S[0], V6.S4
+	VMOVI	$0, V7.B16
+	MOVD	vectors+16(FP), R1
+	MOVD	rest+24(FP), R0
+	CMP	$2, R1
+	BNE	planes
+	TST	R0, R0
+	BNE	planes
+	MOVD	rows+0(FP), R1
+blocks:
+	VLD1R	(R5), [V5.S4]
+	FMOVS	0(R4), F4
+	VLD1R	(R3), [V3.S4]
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	FLDPQ	0(R7), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4e0 // fcmgt v0.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x6ea6e440 // fcmgt v0.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 0(R6)
+	FLDPQ	32(R7), (F1, F0)
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x6ea1e4e2 // fcmgt v2.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea0e4e2 // fcmgt v2.4s, v7.4s, v0.4s
+	VBSL	V0.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	WORD	$0x6ea6e422 // fcmgt v2.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea6e402 // fcmgt v2.4s, v0.4s, v6.4s
+	VBSL	V0.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	FSTPQ	(F1, F0), 32(R6)
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R1, R1
+	BNE	blocks
+	RET
+planes:
+	MOVD	rows+0(FP), R2
+rows:
+	VLD1R	(R5), [V5.S4]
+	FMOVS	0(R4), F4
+	VLD1R	(R3), [V3.S4]
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	ADD	$4, R3, R3
+	MOVD	vectors+16(FP), R8
+	MOVD	R7, R0
+	MOVD	R6, R1
+rowGroup:
+	SUBS	$4, R8, R8
+	BLT	rowOnes
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4e0 // fcmgt v0.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x6ea6e440 // fcmgt v0.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 0(R1)
+	FLDPQ	32(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4e0 // fcmgt v0.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x6ea6e440 // fcmgt v0.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 32(R1)
+	FLDPQ	64(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4e0 // fcmgt v0.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x6ea6e440 // fcmgt v0.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 64(R1)
+	FLDPQ	96(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4e0 // fcmgt v0.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x6ea6e440 // fcmgt v0.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 96(R1)
+	ADD	$128, R0, R0
+	ADD	$128, R1, R1
+	B	rowGroup
+rowOnes:
+	ADD	$4, R8, R8
+row:
+	SUBS	$1, R8, R8
+	BLT	rowTail
+	FLDPQ	0(R0), (F2, F1)
+	WORD	$0x4ea5d442 // fsub v2.4s, v2.4s, v5.4s
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4f849042 // fmul v2.4s, v2.4s, v4.s[0]
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4e23d442 // fadd v2.4s, v2.4s, v3.4s
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x6ea2e4e0 // fcmgt v0.4s, v7.4s, v2.4s
+	VBSL	V2.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea1e4e0 // fcmgt v0.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	WORD	$0x6ea6e440 // fcmgt v0.4s, v2.4s, v6.4s
+	VBSL	V2.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x6ea6e420 // fcmgt v0.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V0.B16
+	VMOV	V0.B16, V1.B16
+	FSTPQ	(F2, F1), 0(R1)
+	ADD	$32, R0, R0
+	ADD	$32, R1, R1
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R8
+	TST	R8, R8
+	BEQ	rowDone
+	MOVD	tail+32(FP), R8
+	MOVWU	64(R8), R8
+	TBZ	$3, R8, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4ea5d421 // fsub v1.4s, v1.4s, v5.4s
+	WORD	$0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
+	WORD	$0x4f849021 // fmul v1.4s, v1.4s, v4.s[0]
+	WORD	$0x4f849000 // fmul v0.4s, v0.4s, v4.s[0]
+	WORD	$0x4e23d421 // fadd v1.4s, v1.4s, v3.4s
+	WORD	$0x4e23d400 // fadd v0.4s, v0.4s, v3.4s
+	WORD	$0x6ea1e4e2 // fcmgt v2.4s, v7.4s, v1.4s
+	VBSL	V1.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea0e4e2 // fcmgt v2.4s, v7.4s, v0.4s
+	VBSL	V0.B16, V7.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	WORD	$0x6ea6e422 // fcmgt v2.4s, v1.4s, v6.4s
+	VBSL	V1.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V1.B16
+	WORD	$0x6ea6e402 // fcmgt v2.4s, v0.4s, v6.4s
+	VBSL	V0.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V0.B16
+	TBZ	$3, R8, lanes2
+	FSTPQ	(F1, F0), 0(R1)
+lanes2done:
+rowDone:
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R7, R7
+	ADD	R0, R6, R6
+	SUBS	$1, R2, R2
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R8, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R8, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R8, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R8, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R8, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R8, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R8, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R8, lanes2low
+	FMOVQ	F1, 0(R1)
+	TBZ	$1, R8, lanes2highone
+	FMOVD	F0, 16(R1)
+	TBZ	$0, R8, lanes2done
+	ADD	$24, R1, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R8, lanes2done
+	FMOVS	F0, 16(R1)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R8, lanes2one
+	FMOVD	F1, 0(R1)
+	TBZ	$0, R8, lanes2done
+	ADD	$8, R1, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R8, lanes2done
+	FMOVS	F1, 0(R1)
+	B	lanes2done
+
 // func reluNormGradRowsNEON(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 TEXT ·reluNormGradRowsNEON(SB), NOSPLIT, $0-104
 	MOVD	x+8(FP), R12

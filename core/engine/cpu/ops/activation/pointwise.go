@@ -22,6 +22,22 @@ func pointwise(
 	if op.Of(o).Pointwise.Slope {
 		bind.Implement(op.GradAgainOp(o), bind.Implementation{F32: binaryAgain(f32, g32), F64: binaryAgain(f64, g64), Blocks: againCuts, Scratch: slopeScratch})
 	}
+	Functions[o] = Function{Kernels[float32]{f32, g32}, Kernels[float64]{f64, g64}}
+}
+
+// Functions are what other steps may compute on their way: those of pointwise.
+var Functions = map[graph.Op]Function{}
+
+// Function is a function of one element.
+type Function struct {
+	F32 Kernels[float32]
+	F64 Kernels[float64]
+}
+
+// Kernels compute y from x, which may be one slice, and dx from dy, which may be one slice, and from what the function saves.
+type Kernels[T kernel.Float] struct {
+	Forward  func(x, y []T, s op.Scalars)
+	Gradient func(saved, dy, dx []T, s op.Scalars)
 }
 
 // againCuts are those of a gradient that makes the function's output again.

@@ -21,6 +21,9 @@ const (
 // registers of 8 lanes: a vector of pooled values and the 16 columns of two rows below it, which
 // are two vectors each. Halves are widened as they are loaded, and rounded as they are stored.
 func normPoolStrips(a *isa.Asm) {
+	if a.Lanes != isa.AVX2.Lanes {
+		return
+	}
 	images := []stripImage{{a: a, size: 4}}
 	for _, f := range pointwise.FormatsOf(a) {
 		images = append(images, stripImage{a, f, 2, true})

@@ -22,6 +22,7 @@ func normReLU(a *isa.Asm) {
 	}
 	normReLURows(a, false)
 	normReLURows(a, true)
+	normClipRows(a)
 	reluNormGradRows(a)
 }
 
@@ -179,6 +180,26 @@ func normReLURows(a *isa.Asm, residual bool) {
 			a.Add(r, v, v)
 		}
 		a.Max(v, zero, v)
+		store(v, operand.Mem{Base: p[1]})
+	})
+}
+
+// normClipRows relies on VMINPS doing so, too.
+func normClipRows(a *isa.Asm) {
+	a.Kernel("normClipRows", "func(rows int, x *float32, vectors, rest int, tail uintptr, mean, scale, shift *float32, most float32, y *float32, bytes int)",
+		"computes y = min(max((x−mean)·scale + shift, 0), most) of rows of bytes, each with its own factors, NaN staying NaN.")
+	moving, factors, zero, most := pointers(a, []string{"x", "y"}), pointers(a, []string{"mean", "scale", "shift"}), a.Vec(), a.Splat("most")
+	a.Zero(zero)
+	var f affine
+	a.EachPlane(func() {
+		v := a.RowFactors(factors)
+		f = affine{v[0], v[1], v[2]}
+	}, moving, func(p []reg.GPVirtual, load func(operand.Mem, reg.VecVirtual), store func(reg.VecVirtual, operand.Mem)) {
+		v := a.Vec()
+		load(operand.Mem{Base: p[0]}, v)
+		applyAffine(a, f, v)
+		a.Max(v, zero, v)
+		a.Min(v, most, v)
 		store(v, operand.Mem{Base: p[1]})
 	})
 }

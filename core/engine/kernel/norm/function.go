@@ -1,0 +1,181 @@
+package norm
+
+import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+)
+
+// Batch norm with a function of one element behind it. A few channels of an image are normalised at a time, and stay in the
+// L1 cache while the function is computed of them: what lies between is never written to memory. Backward makes it again.
+
+// FunctionElems is how many elements are normalised before the function is computed of them.
+const FunctionElems = 2048
+
+// BatchNormFunction computes y = f((x − mean)·invstd·gamma + beta) of x [n, c, hw]; gamma and beta may be nil, and y
+// may be x. f gets ranges of y, which it replaces.
+func BatchNormFunction[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta []T, f func(x, y []T), y []T) {
+	var block affineBlock[T]
+	step := functionChannels(hw)
+	for lo := 0; lo < c; lo += step {
+		hi := min(lo+step, c)
+		block.set(lo, hi, hw, mean, invstd, gamma, beta)
+		for i := range n {
+			block.eachPart((i*c+lo)*hw, func(first, channels, size, at int) {
+				part := y[at:][:channels*size]
+				block.apply(first, channels, size, x[at:], part)
+				f(part, part)
+			})
+		}
+	}
+}
+
+// BatchNormReLU6 is BatchNormFunction with ReLU6, of which planes of float32 take one pass.
+func BatchNormReLU6[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, y []T) {
+	if !kernel.HasVectors[T]() || hw <= mostWritten {
+		BatchNormFunction(n, c, hw, x, mean, invstd, gamma, beta, elementwise.ReLU6[T], y)
+		return
+	}
+	var scale, shift [mostChannels]T
+	lanes := kernel.Lanes()
+	for lo := 0; lo < c; lo += mostChannels {
+		hi := min(lo+mostChannels, c)
+		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
+		for i := range n {
+			at := (i*c + lo) * hw
+			vecNormClipRows(hi-lo, kernel.Ptr32(x[at:]), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), kernel.Ptr32(mean[lo:]), kernel.Ptr32(scale[:]), kernel.Ptr32(shift[:]), 6, kernel.Ptr32(y[at:]), 4*hw)
+		}
+	}
+}
+
+// BatchNormFunctionGradOf is the backward pass of the channels [lo, hi) of c: from x and the function's gradient dy it
+// overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as gamma and beta may). dx may be dy.
+//
+// slope computes dx = f'(x)·dy of ranges, where dx may be dy, and may overwrite x, which is in scratch, memory for
+// [FunctionElems] elements.
+func BatchNormFunctionGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, gamma, beta []T, slope func(x, dy, dx []T), dx, dgamma, dbeta []T, accumulate bool, scratch []T) {
+	g := functionGrad[T]{n: n, c: c, x: x, dy: dy, dx: dx, slope: slope, scratch: scratch}
+	if inColumns[T](hw) {
+		for first := lo; first < hi; first += mostColumns {
+			g.set(first, min(first+mostColumns, hi), hw, mean, invstd, gamma, beta)
+			g.slopes(first, nil)
+		}
+		BatchNormGradOf(lo, hi, n, c, hw, x, dx, mean, invstd, gamma, dx, dgamma, dbeta, accumulate)
+		return
+	}
+	for step := gradBlock[T](n, hw, 3); lo < hi; lo += step {
+		end := min(lo+step, hi)
+		var sums, dots [mostChannels]float64
+		g.set(lo, end, hw, mean, invstd, gamma, beta)
+		if gradInPixels[T](n, hw) {
+			g.slopes(lo, nil)
+			sums, dots = blockSums(lo, end, n, c, hw, x, nil, dx, mean, nil)
+		} else {
+			g.slopes(lo, func(at int) {
+				planesSums(hw, c*hw, x[at:], nil, dx[at:], g.mean, nil, sums[:], dots[:])
+			})
+		}
+		gradFromSums(lo, end, n, c, hw, x, nil, dx, mean, invstd, gamma, dx, dgamma, dbeta, nil, accumulate, &sums, &dots)
+	}
+}
+
+// functionGrad is a backward pass over blocks of channels.
+type functionGrad[T kernel.Float] struct {
+	affineBlock[T]
+	n, c               int
+	x, dy, dx, scratch []T
+	slope              func(x, dy, dx []T)
+}
+
+// slopes computes what passes the function of the block that starts with channel lo. behind, if not nil, is called after
+// each image with the offset of the block, while it is in the L1 cache.
+func (g *functionGrad[T]) slopes(lo int, behind func(at int)) {
+	for i := range g.n {
+		g.eachPart((i*g.c+lo)*g.hw, func(first, channels, size, at int) {
+			z := g.scratch[:channels*size]
+			g.apply(first, channels, size, g.x[at:], z)
+			g.slope(z, g.dy[at:][:len(z)], g.dx[at:][:len(z)])
+		})
+		if behind != nil {
+			behind((i*g.c + lo) * g.hw)
+		}
+	}
+}
+
+// functionChannels is the channels of a block of one pass over planes of hw pixels.
+func functionChannels(hw int) int {
+	switch {
+	case hw == 1:
+		return mostColumns
+	case hw <= mostWritten:
+		return pixelChannels(hw)
+	}
+	return mostChannels
+}
+
+// affineBlock has the factors of a block of channels: of each channel, or where planes are small of each pixel.
+type affineBlock[T kernel.Float] struct {
+	channels, hw       int
+	mean, scale, shift []T // of channels
+	factors            [2][mostColumns]T
+	pixels             [3]pixelValues
+}
+
+// set computes the factors of channels [lo, hi), at most mostColumns.
+func (b *affineBlock[T]) set(lo, hi, hw int, mean, invstd, gamma, beta []T) {
+	b.channels, b.hw, b.mean, b.scale, b.shift = hi-lo, hw, mean[lo:hi], b.factors[0][:], b.factors[1][:]
+	affines(lo, hi, invstd, gamma, beta, b.scale, b.shift)
+	if b.inPixels() {
+		p := newPixels(1, b.channels, hw, b.channels)
+		p.spread(kernel.As32(b.mean), &b.pixels[0])
+		p.spread(kernel.As32(b.scale), &b.pixels[1])
+		p.spread(kernel.As32(b.shift), &b.pixels[2])
+	}
+}
+
+// inPixels reports whether planes are so small that their pixels have factors of their own.
+func (b *affineBlock[T]) inPixels() bool {
+	return 1 < b.hw && b.hw <= mostWritten && kernel.HasVectors[T]() && b.channels*b.hw <= mostColumns
+}
+
+// eachPart calls f with a first channel of the block, as many channels as FunctionElems elements have, the elements of
+// each, and the offset of the first. Planes of more elements come in pieces.
+func (b *affineBlock[T]) eachPart(at int, f func(first, channels, size, at int)) {
+	if b.hw <= FunctionElems {
+		for first, step := 0, b.together(); first < b.channels; first += step {
+			f(first, min(step, b.channels-first), b.hw, at+first*b.hw)
+		}
+		return
+	}
+	for first := range b.channels {
+		for lo := 0; lo < b.hw; lo += FunctionElems {
+			f(first, 1, min(FunctionElems, b.hw-lo), at+first*b.hw+lo)
+		}
+	}
+}
+
+// together is the channels of a part: if it can be, whole vectors.
+func (b *affineBlock[T]) together() int {
+	step, unit := FunctionElems/b.hw, max(1, kernel.Block/(b.hw&-b.hw))
+	if step > unit {
+		step -= step % unit
+	}
+	return step
+}
+
+// apply computes y = (x − mean)·scale + shift of some channels of an image.
+func (b *affineBlock[T]) apply(first, channels, size int, x, y []T) {
+	mean, scale, shift := b.mean[first:], b.scale[first:], b.shift[first:]
+	switch {
+	case b.inPixels():
+		count := channels * b.hw
+		columnApply(columns{1, count, count}, kernel.As32(x), b.pixels[0][:], b.pixels[1][:], b.pixels[2][:], nil, false, kernel.As32(y))
+	case inColumns[T](b.hw):
+		columnApply(columns{1, channels, channels}, kernel.As32(x), kernel.As32(mean), kernel.As32(scale), kernel.As32(shift), nil, false, kernel.As32(y))
+	case kernel.HasVectors[T]():
+		subMulAddPlanes(channels, size, x, mean, scale, shift, y)
+	default:
+		for j := range channels {
+			SubMulAdd(x[j*size:][:size], mean[j], scale[j], shift[j], y[j*size:][:size])
+		}
+	}
+}
