@@ -51,6 +51,9 @@ func GradWeightScratch[T kernel.Float](p *Shape) int {
 
 // scratch is that of the algorithm that computes a direction.
 func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) int {
+	if t, ok := trimmed(p); ok {
+		return t.Elems() + kernel.Block + scratch[T](&t.Shape, d, columns)
+	}
 	switch choose[T](p, d) {
 	case Direct:
 		return direct.Scratch(p, d)
@@ -72,6 +75,12 @@ func scratch[T kernel.Float](p *Shape, d Direction, columns func(*Shape) int) in
 
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
+	if t, ok := trimmed(p); ok {
+		part, scratch := cut(&t, scratch)
+		geometry.Cut(&t, w, part)
+		Forward(&t.Shape, x, part, bias, y, scratch)
+		return
+	}
 	switch choose[T](p, ToOutput) {
 	case Winograd:
 		winograd.Forward(p, kernel.As32(x), winograd.Filters[float32]{Own: kernel.As32(w)}, kernel.As32(bias), kernel.As32(y), kernel.As32(scratch))
@@ -92,6 +101,12 @@ func Forward[T kernel.Float](p *Shape, x, w, bias, y, scratch []T) {
 
 // GradInput computes the gradient with respect to x from dy and w, and overwrites dx.
 func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
+	if t, ok := trimmed(p); ok {
+		part, scratch := cut(&t, scratch)
+		geometry.Cut(&t, w, part)
+		GradInput(&t.Shape, dy, part, dx, scratch)
+		return
+	}
 	switch choose[T](p, ToInput) {
 	case Winograd:
 		winograd.GradInput(p, kernel.As32(dy), winograd.Filters[float32]{Own: kernel.As32(w)}, kernel.As32(dx), kernel.As32(scratch))
@@ -112,6 +127,12 @@ func GradInput[T kernel.Float](p *Shape, dy, w, dx, scratch []T) {
 
 // GradWeight computes the gradient with respect to w from x and dy, and writes or adds it to dw.
 func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate bool) {
+	if t, ok := trimmed(p); ok {
+		part, scratch := cut(&t, scratch)
+		GradWeight(&t.Shape, x, dy, part, scratch, false)
+		geometry.Spread(&t, part, dw, accumulate)
+		return
+	}
 	switch choose[T](p, ToWeight) {
 	case Winograd:
 		winograd.GradWeight(p, kernel.As32(x), kernel.As32(dy), kernel.As32(dw), kernel.As32(scratch), accumulate)
@@ -132,6 +153,21 @@ func GradWeight[T kernel.Float](p *Shape, x, dy, dw, scratch []T, accumulate boo
 	default:
 		im2col.GradWeight(p, x, dy, dw, scratch, accumulate)
 	}
+}
+
+// trimmed is a convolution of images so small that a part of their filters only sees padding: with the rest of the filters alone, as
+// with a 1×1 filter instead of a 3×3 one for images of one pixel.
+func trimmed(p *Shape) (geometry.Trim, bool) {
+	if forced < Algorithms {
+		return geometry.Trim{}, false
+	}
+	return p.Trimmed()
+}
+
+// cut divides scratch into the parts of filters and what is left.
+func cut[T kernel.Float](t *geometry.Trim, scratch []T) (part, rest []T) {
+	n := kernel.CeilDiv(t.Elems(), kernel.Block) * kernel.Block
+	return scratch[:t.Elems()], scratch[n:]
 }
 
 // GradBias sums dy over images and pixels, and writes or adds it to db. The sum over images

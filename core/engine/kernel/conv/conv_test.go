@@ -54,6 +54,14 @@ var convCases = []Shape{
 	{N: 9, C: 5, H: 4, W: 4, K: 5, R: 7, S: 7, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3, Groups: 5},
 	{N: 3, C: 4, H: 3, W: 5, K: 8, R: 5, S: 9, StrideH: 1, StrideW: 2, PadH: 2, PadW: 4, Groups: 4},
 	{N: 17, C: 3, H: 2, W: 1, K: 3, R: 3, S: 1, StrideH: 1, StrideW: 1, PadH: 1, Groups: 3},
+	// Filters of which most only meet padding: images smaller than the filter, or than its dilation.
+	{N: 5, C: 34, H: 1, W: 1, K: 35, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+	{N: 3, C: 70, H: 2, W: 2, K: 66, R: 7, S: 7, StrideH: 1, StrideW: 1, PadH: 3, PadW: 3},
+	{N: 2, C: 7, H: 8, W: 8, K: 5, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 12, PadW: 12, DilH: 12, DilW: 12},
+	{N: 4, C: 6, H: 2, W: 1, K: 10, R: 5, S: 7, StrideH: 2, StrideW: 2, PadH: 2, PadW: 3, Groups: 2},
+	{N: 3, C: 9, H: 2, W: 3, K: 18, R: 9, S: 9, StrideH: 1, StrideW: 1, PadH: 4, PadW: 4, Groups: 9},
+	{N: 2, C: 3, H: 1, W: 40, K: 8, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2},
+	{N: 2, C: 3, H: 1, W: 1, K: 4, R: 1, S: 9, StrideH: 1, StrideW: 3, PadW: 7}, // several outputs, each with another tap
 }
 
 func testConv[T kernel.Float](t *testing.T, p *Shape, tol float64) {

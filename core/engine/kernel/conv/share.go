@@ -14,5 +14,8 @@ func NewTeam[T kernel.Float](p *Shape, d Direction, threads int) *Team {
 	if threads < 2 || !kernel.Is32[T]() || choose[T](p, d) != Winograd {
 		return nil
 	}
+	if _, ok := trimmed(p); ok {
+		return nil
+	}
 	return winograd.NewTeam(p, d, threads)
 }
