@@ -26,7 +26,9 @@ func kernelCases() (cases []func() Kernel) {
 		add(func() Kernel { return gemmCase("gemm", false, true, s.m, s.n, s.k) })
 	}
 	add(func() Kernel { return gemmCase("gemm grad input", false, false, 64, 512, 256) })
-	add(func() Kernel { return gemmCase("gemm grad weight", true, false, 512, 784, 64) })
+	for _, s := range [][3]int{{512, 784, 64}, {8, 64, 65536}, {512, 128, 8192}, {512, 32, 16384}} {
+		add(func() Kernel { return gemmCase("gemm grad weight", true, false, s[0], s[1], s[2]) })
+	}
 	for _, s := range [][2]int{{8, 64}, {64, 8}} { // a linear layer over the last of several dimensions, from and to few features
 		const rows = 8192
 		add(func() Kernel { return gemmCase("gemm", false, true, rows, s[1], s[0]) })

@@ -88,7 +88,11 @@ const (
 	shallow  = 16      // of k, across: transposing a tile's sums takes longer than so many products; apart need not
 	packFrom = 128     // rows of C from which it pays to pack B
 	packMany = 1 << 18 // elements of B from which it pays for fewer rows: they are not in the L2 cache, and hardware does not prefetch across rows
+	fewRows  = 48      // rows of C up to which it does not, if rows of B are short
+	shortRow = 256     // elements of such a row
 	packWide = 8       // panels of B from which it pays to pack an A that lies as if packed, but does not stay in L1
+	packFar  = 1 << 19 // elements of such an A from which it pays with fewer panels and wide vectors: they are not in the L2 cache
+	longRow  = 128     // elements of its rows, of which a tile takes a line each
 )
 
 // run takes the form that suits how the matrices lie. With k along the rows of
@@ -341,7 +345,8 @@ func (p *product) overBlocks(height, depth int, panels []float32, f func(i, rows
 // packedFrom is the column of B's block from which on it is packed: the first, or
 // that of a panel whose vectors are not whole.
 func (p *product) packedFrom(n int) int {
-	if p.b.col != 1 || p.m >= packFrom || p.k*p.n >= packMany {
+	many := p.k*p.n >= packMany && !(p.m <= fewRows && p.b.row <= shortRow)
+	if p.b.col != 1 || p.m >= packFrom || many {
 		return 0
 	}
 	if n%p.cols == p.Lanes { // the last panel is one whole vector
@@ -361,7 +366,7 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 	if p.add || p.startAtBias || l > 0 {
 		t.add = 1
 	}
-	inPlace := p.a.row == 1 && p.alpha == 1 && (n < packWide*p.cols || stays(k, p.a.col))
+	inPlace := p.a.row == 1 && p.alpha == 1 && (n < packWide*p.cols && !p.farRows() || stays(k, p.a.col))
 	if !inPlace {
 		p.packA(i, l, m, k, height, packedA)
 	}
@@ -388,6 +393,11 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 			runAlong(p.Lanes, rows, vectors, &t)
 		}
 	}
+}
+
+// farRows reports whether rows of an A that lies as if packed are long, and too many to be in a cache.
+func (p *product) farRows() bool {
+	return p.Lanes == kernel.Block && p.a.col >= longRow && p.m*p.k > packFar
 }
 
 // stays reports whether a line of each of k rows so many elements apart stays in the L1 cache: rows 512 elements apart share
