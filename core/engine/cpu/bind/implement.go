@@ -74,6 +74,13 @@ func Override(op graph.Op, f func(func(*Binder[float32]) Job) func(*Binder[float
 	Implement(op, i)
 }
 
+// InBF16 sets how an operation runs on bfloat16 ([Implementation.BF16]).
+func InBF16(op graph.Op, native func(s *plan.Step) Native) {
+	i := implementation(op)
+	i.BF16 = native
+	Implement(op, i)
+}
+
 // Operations lists the steps that the processor runs, sorted.
 func Operations() []graph.Op {
 	lock.RLock()

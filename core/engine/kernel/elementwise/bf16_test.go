@@ -27,6 +27,12 @@ func atElementwiseBF16(t *testing.T) {
 		ReLUGradBF16(x, dy, got)
 		ReLUGrad(kerneltest.FromBF16(x), kerneltest.FromBF16(dy), want)
 		sameHalf(t, "relu gradient", got, want)
+		ReLU6BF16(x, got)
+		ReLU6(kerneltest.FromBF16(x), want)
+		sameHalf(t, "relu6", got, want)
+		ReLU6GradBF16(x, dy, got)
+		ReLU6Grad(kerneltest.FromBF16(x), kerneltest.FromBF16(dy), want)
+		sameHalf(t, "relu6 gradient", got, want)
 		AddBF16(x, dy, got[:n])
 		Add(kerneltest.FromBF16(x), kerneltest.FromBF16(dy), want)
 		for i, v := range want { // subnormal sums become zero

@@ -12,6 +12,16 @@ func halfReLUBF16(x *uint16, y *uint16, n int)
 //go:noescape
 func halfReLUGradBF16(y *uint16, dy *uint16, dx *uint16, n int)
 
+// halfReLU6BF16 computes y = min(max(x, 0), 6).
+//
+//go:noescape
+func halfReLU6BF16(x *uint16, y *uint16, n int)
+
+// halfReLU6GradBF16 computes dx = dy where y is not ≤ 0 nor ≥ 6.
+//
+//go:noescape
+func halfReLU6GradBF16(y *uint16, dy *uint16, dx *uint16, n int)
+
 // halfAddBF16 computes sum = x + y, rounded once.
 //
 //go:noescape

@@ -87,6 +87,107 @@ done:
 	VZEROUPPER
 	RET
 
+// func halfReLU6BF16(x *uint16, y *uint16, n int)
+// Requires: AVX, AVX512BW, MMX+
+TEXT ·halfReLU6BF16(SB), NOSPLIT, $0-24
+	MOVQ         x+0(FP), AX
+	MOVQ         y+8(FP), DX
+	MOVQ         n+16(FP), BX
+	MOVL         $0x00008001, CX
+	VPBROADCASTW CX, Z0
+	MOVL         $0x00007f7f, CX
+	VPBROADCASTW CX, Z1
+	MOVL         $0x000040c1, CX
+	VPBROADCASTW CX, Z2
+	MOVL         $0x00003ebf, CX
+	VPBROADCASTW CX, Z3
+	MOVL         $0x000040c0, CX
+	VPBROADCASTW CX, Z4
+	MOVQ         $0xffffffff, SI
+	KMOVD        SI, K1
+	TESTQ        BX, BX
+	JZ           done
+
+loop:
+	CMPQ  BX, $0x20
+	JGE   body
+	MOVQ  $0x00000001, SI
+	MOVQ  BX, CX
+	SHLQ  CL, SI
+	DECQ  SI
+	KMOVD SI, K1
+
+body:
+	PREFETCHT1  8192(AX)
+	PREFETCHT1  8192(DX)
+	VMOVDQU16.Z (AX), K1, Z5
+	VPSUBW      Z0, Z5, Z6
+	VPCMPUW     $0x06, Z1, Z6, K2
+	VMOVDQU16.Z Z5, K2, Z5
+	VPSUBW      Z2, Z5, Z6
+	VPCMPUW     $0x06, Z3, Z6, K2
+	VPBLENDMW   Z5, Z4, K2, Z5
+	VMOVDQU16   Z5, K1, (DX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, DX
+	SUBQ        $0x20, BX
+	JG          loop
+
+done:
+	VZEROUPPER
+	RET
+
+// func halfReLU6GradBF16(y *uint16, dy *uint16, dx *uint16, n int)
+// Requires: AVX, AVX512BW
+TEXT ·halfReLU6GradBF16(SB), NOSPLIT, $0-32
+	MOVQ         y+0(FP), AX
+	MOVQ         dy+8(FP), DX
+	MOVQ         dx+16(FP), BX
+	MOVQ         n+24(FP), SI
+	MOVL         $0x00008000, CX
+	VPBROADCASTW CX, Z0
+	MOVL         $0x00007f80, CX
+	VPBROADCASTW CX, Z1
+	MOVL         $0x000040c0, CX
+	VPBROADCASTW CX, Z2
+	MOVL         $0x00003ec0, CX
+	VPBROADCASTW CX, Z3
+	MOVQ         $0xffffffff, DI
+	KMOVD        DI, K1
+	TESTQ        SI, SI
+	JZ           done
+
+loop:
+	CMPQ  SI, $0x20
+	JGE   body
+	MOVQ  $0x00000001, DI
+	MOVQ  SI, CX
+	SHLQ  CL, DI
+	DECQ  DI
+	KMOVD DI, K1
+
+body:
+	VMOVDQU16.Z (AX), K1, Z4
+	VMOVDQU16.Z (DX), K1, Z5
+	VPSUBW      Z0, Z4, Z6
+	VPCMPUW     $0x06, Z1, Z6, K2
+	VPTESTMW    Z4, Z4, K3
+	KANDD       K3, K2, K2
+	VPSUBW      Z2, Z4, Z4
+	VPCMPUW     $0x06, Z3, Z4, K3
+	KANDD       K3, K2, K2
+	VMOVDQU16.Z Z5, K2, Z5
+	VMOVDQU16   Z5, K1, (BX)
+	ADDQ        $0x40, AX
+	ADDQ        $0x40, DX
+	ADDQ        $0x40, BX
+	SUBQ        $0x20, SI
+	JG          loop
+
+done:
+	VZEROUPPER
+	RET
+
 DATA halfAddOrder<>+0(SB)/4, $0x00100000
 DATA halfAddOrder<>+4(SB)/4, $0x00110001
 DATA halfAddOrder<>+8(SB)/4, $0x00120002

@@ -284,6 +284,16 @@ func vecHalfReLUGrad(y *uint16, dy *uint16, dx *uint16, n int) {
 	halfReLUGradBF16(y, dy, dx, n)
 }
 
+// vecHalfReLU6 computes y = min(max(x, 0), 6).
+func vecHalfReLU6(x *uint16, y *uint16, n int) {
+	halfReLU6BF16(x, y, n)
+}
+
+// vecHalfReLU6Grad computes dx = dy where y is not ≤ 0 nor ≥ 6.
+func vecHalfReLU6Grad(y *uint16, dy *uint16, dx *uint16, n int) {
+	halfReLU6GradBF16(y, dy, dx, n)
+}
+
 // vecHalfAdd computes sum = x + y, rounded once.
 func vecHalfAdd(x *uint16, y *uint16, sum *uint16, n int) {
 	halfAddBF16(x, y, sum, n)

@@ -164,6 +164,16 @@ func vecHalfReLUGrad(y *uint16, dy *uint16, dx *uint16, n int) {
 	kernel.NoVectors()
 }
 
+// vecHalfReLU6 computes y = min(max(x, 0), 6).
+func vecHalfReLU6(x *uint16, y *uint16, n int) {
+	kernel.NoVectors()
+}
+
+// vecHalfReLU6Grad computes dx = dy where y is not ≤ 0 nor ≥ 6.
+func vecHalfReLU6Grad(y *uint16, dy *uint16, dx *uint16, n int) {
+	kernel.NoVectors()
+}
+
 // vecHalfAdd computes sum = x + y, rounded once.
 func vecHalfAdd(x *uint16, y *uint16, sum *uint16, n int) {
 	kernel.NoVectors()

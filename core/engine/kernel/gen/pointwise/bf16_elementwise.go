@@ -38,6 +38,8 @@ func bf16Elementwise(a *isa.Asm) {
 		a.VMOVDQU16(g, k, operand.Mem{Base: dx})
 	})
 
+	halfReLU6(a)
+
 	order := a.WordOrder("halfAddOrder")
 	a.Kernel("halfAdd", "func(x, y, sum *uint16, n int)", "computes sum = x + y, rounded once.")
 	x, y, sum, n := a.Gp("x"), a.Gp("y"), a.Gp("sum"), a.Gp("n")
@@ -53,6 +55,45 @@ func bf16Elementwise(a *isa.Asm) {
 		a.VADDPS(left2, left, left)
 		a.VADDPS(right2, right, right)
 		a.VMOVDQU16(a.JoinPairs16(left, right, interleave), k, operand.Mem{Base: sum})
+	})
+}
+
+// Words of bfloat16 numbers.
+const (
+	sixBF16, infBF16 = 0x40c0, 0x7f80
+	negative         = 0x8000
+)
+
+// halfReLU6 is halfReLU with an upper end.
+func halfReLU6(a *isa.Asm) {
+	a.Kernel("halfReLU6", "func(x, y *uint16, n int)", "computes y = min(max(x, 0), 6).")
+	x, y, n := a.Gp("x"), a.Gp("y"), a.Gp("n")
+	positive, below, six := notInRange(a, negative+1, negative+infBF16), notInRange(a, sixBF16+1, infBF16), everyWord(a, sixBF16)
+	halves32(a, n, []reg.GPVirtual{x, y}, func(k reg.Register) {
+		prefetch(a, x, y)
+		v, keep := a.Vec(), a.K()
+		a.VMOVDQU16_Z(operand.Mem{Base: x}, k, v)
+		positive(v, keep)
+		a.VMOVDQU16_Z(v, keep, v)
+		below(v, keep)
+		a.VPBLENDMW(v, six, keep, v)
+		a.VMOVDQU16(v, k, operand.Mem{Base: y})
+	})
+
+	a.Kernel("halfReLU6Grad", "func(y, dy, dx *uint16, n int)", "computes dx = dy where y is not ≤ 0 nor ≥ 6.")
+	y, dy, dx, n := a.Gp("y"), a.Gp("dy"), a.Gp("dx"), a.Gp("n")
+	positive, below = notInRange(a, negative, negative+infBF16), notInRange(a, sixBF16, infBF16)
+	halves32(a, n, []reg.GPVirtual{y, dy, dx}, func(k reg.Register) {
+		v, g, keep, some := a.Vec(), a.Vec(), a.K(), a.K()
+		a.VMOVDQU16_Z(operand.Mem{Base: y}, k, v)
+		a.VMOVDQU16_Z(operand.Mem{Base: dy}, k, g)
+		positive(v, keep)
+		a.VPTESTMW(v, v, some)
+		a.KANDD(some, keep, keep)
+		below(v, some)
+		a.KANDD(some, keep, keep)
+		a.VMOVDQU16_Z(g, keep, g)
+		a.VMOVDQU16(g, k, operand.Mem{Base: dx})
 	})
 }
 
