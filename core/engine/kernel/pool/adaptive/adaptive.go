@@ -15,11 +15,11 @@ func Scratch(w int) int { return w }
 // for a single output.
 func AvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y, scratch []T) {
 	switch {
-	case oh*ow == 1:
-		planeMeans(n*c, h, w, x, y)
-		return
 	case oh == h && ow == w:
 		copy(y[:n*c*h*w], x)
+		return
+	case oh*ow == 1:
+		planeMeans(n*c, h, w, x, y)
 		return
 	}
 	for i := range n * c {
@@ -61,11 +61,11 @@ func meanWindows[T kernel.Float](h, w, oh, ow int, x, y, sums []T) {
 // AvgPool2DGrad spreads each dy over its window, and overwrites dx. The scratch is that of AvgPool2D.
 func AvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx, scratch []T) {
 	switch {
-	case oh*ow == 1:
-		spreadPlanes(n*c, h*w, dy, dx)
-		return
 	case oh == h && ow == w:
 		copy(dx[:n*c*h*w], dy)
+		return
+	case oh*ow == 1:
+		spreadPlanes(n*c, h*w, dy, dx)
 		return
 	}
 	for i := range n * c {
