@@ -2,12 +2,12 @@ package op
 
 import "github.com/trainctl/trainctl/core/engine/graph"
 
-// NormOp names batch norm with a cheap function of one element behind it, fused: others compute for longer than memory
-// takes, and saving a pass over it gains nothing. The step reads what
-// batch norm reads, and writes the function's output, and for training the batch's mean and 1/σ;
-// its Attr is a NormFunctionAttr. Its gradient reads x, dy, mean, 1/σ, the weight and the bias, and
-// writes dx, dweight and dbias: it computes the normalised image again. That of ReLU is NormReLU, which
-// reads the output instead.
+// NormOp names batch norm with a cheap function of one element behind it, fused. Functions that compute for longer
+// than memory takes have none: a pass less gains nothing there. The step reads what batch norm reads. It writes the
+// function's output, and for training the batch's mean and 1/σ. Its Attr is a NormFunctionAttr.
+//
+// Its gradient reads x, dy, mean, 1/σ, the weight and the bias, and writes dx, dweight and dbias: it normalises x
+// again. That of ReLU, NormReLU, reads the output instead.
 func NormOp(function graph.Op) graph.Op { return BatchNorm + "+" + function }
 
 // NormAgainOp names the step that recomputes the output: it reads x, weight, bias, mean and 1/σ.

@@ -67,7 +67,9 @@ func (l *lowering) fuseNormPoolGrad(active, pool, bias int, attr op.NormPoolAttr
 func (l *lowering) fuseNormFunction(i int) {
 	norm := &l.steps[i]
 	x, z := norm.in[0], norm.out[0]
-	f := slices.IndexFunc(l.steps, func(d draft) bool { return d.in[0] == z && d.op != activation.ReLU && op.Of(op.NormOp(d.op)) != nil })
+	f := slices.IndexFunc(l.steps, func(d draft) bool {
+		return len(d.in) > 0 && d.in[0] == z && d.op != activation.ReLU && op.Of(op.NormOp(d.op)) != nil
+	})
 	if f < 0 || l.steps[f].branch != norm.branch {
 		return
 	}

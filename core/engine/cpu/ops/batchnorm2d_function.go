@@ -19,8 +19,8 @@ func init() {
 	}
 }
 
-// normFunction is what a batch norm with a function behind it does after the statistics, and how the function's gradient follows from the
-// normalised image: as package norm has them, with the function's scalars.
+// normFunction is what a batch norm with a function behind it does after the statistics, and how the function's gradient
+// follows from the normalised image: as package norm has them, with the function's scalars.
 type normFunction[T kernel.Float] struct {
 	apply func(n, c, hw int, x, mean, invstd, weight, bias, y []T, s op.Scalars)
 	slope func(x, dy, dx []T, s op.Scalars)
