@@ -36,20 +36,33 @@ type FlightFile struct {
 }
 
 // CreateFlightFile creates the file, replacing an old one. about, at most 4,032 bytes,
-// is stored for the reader.
+// is stored for the reader. The file appears whole: a process that is killed meanwhile leaves
+// none of that name, but path.part.
 func CreateFlightFile(path string, about []byte) (*FlightFile, error) {
 	if len(about) > flightHead-flightAbout {
 		return nil, fmt.Errorf("flight record: %d bytes of description", len(about))
 	}
-	// A new inode, so that processes that still map the old one are not affected.
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	part := path + ".part"
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close() // the mapping stays
+	mem, err := mapImage(f, about)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(part))
+	}
+	if err := os.Rename(part, path); err != nil { // a new inode: processes that still map the old one are not affected
+		return nil, errors.Join(err, unix.Munmap(mem), os.Remove(part))
+	}
+	return &FlightFile{mem: mem}, nil
+}
+
+// mapImage writes an empty record and maps it.
+func mapImage(f *os.File, about []byte) ([]byte, error) {
 	image := make([]byte, flightFile)
 	copy(image, flightMagic)
 	binary.LittleEndian.PutUint32(image[8:], flightSize)
@@ -65,7 +78,7 @@ func CreateFlightFile(path string, about []byte) (*FlightFile, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("mmap", err)
 	}
-	return &FlightFile{mem: mem}, nil
+	return mem, nil
 }
 
 // Add records another operation and returns its number in the file.

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -110,5 +111,37 @@ func BenchmarkFlightFile(b *testing.B) {
 	r := moments(1)
 	for b.Loop() {
 		f.Update(f.Add(&r), &r)
+	}
+}
+
+// A reader sees a whole record at any time, while files are created over each other.
+func TestFlightFileAppearsWhole(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "record")
+	created := make(chan error)
+	go func() {
+		for range 100 {
+			f, err := CreateFlightFile(path, []byte("about"))
+			if err == nil {
+				err = f.Close()
+			}
+			if err != nil {
+				created <- err
+				return
+			}
+		}
+		close(created)
+	}()
+	for {
+		if _, _, _, err := ReadFlightFile(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+		select {
+		case err := <-created:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
 	}
 }
