@@ -178,9 +178,10 @@ func TestConvDoesNotAllocate(t *testing.T) {
 		strided := Shape{N: 2, C: 6, H: 16, W: 16, K: 6, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, Groups: 6}
 		alone := Shape{N: 3, C: 6, H: 8, W: 8, K: 6, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, Groups: 6}
 		row := Shape{N: 3, C: 6, H: 1, W: 50, K: 6, R: 1, S: 3, StrideH: 1, StrideW: 1, PadW: 1, Groups: 6}
+		trimmed := Shape{N: 3, C: 6, H: 1, W: 1, K: 40, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1}
 		framedRow, stridedRow := row, row
 		framedRow.S, framedRow.PadW, stridedRow.StrideW = 31, 15, 2
-		for _, p := range []*Shape{&convCases[1], &convCases[4], &convCases[5], &strided, &alone, &row, &framedRow, &stridedRow} {
+		for _, p := range []*Shape{&convCases[1], &convCases[4], &convCases[5], &strided, &alone, &row, &framedRow, &stridedRow, &trimmed} {
 			p := *p
 			x, w, dy := kerneltest.Random[float32](1, p.N*p.C*p.H*p.W), kerneltest.Random[float32](2, p.K*p.PatchSize()), kerneltest.Random[float32](3, p.N*p.K*p.OutH()*p.OutW())
 			scratch := kerneltest.Poisoned[float32](Scratch[float32](&p))

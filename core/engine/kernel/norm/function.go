@@ -114,21 +114,21 @@ func functionChannels(hw int) int {
 
 // affineBlock has the factors of a block of channels: of each channel, or where planes are small of each pixel.
 type affineBlock[T kernel.Float] struct {
-	channels, hw       int
-	mean, scale, shift []T // of channels
-	factors            [2][mostColumns]T
-	pixels             [3]pixelValues
+	channels, hw int
+	mean         []T // of channels, as are scale and shift
+	scale, shift [mostColumns]T
+	pixels       [3]pixelValues
 }
 
 // set computes the factors of channels [lo, hi), at most mostColumns.
 func (b *affineBlock[T]) set(lo, hi, hw int, mean, invstd, gamma, beta []T) {
-	b.channels, b.hw, b.mean, b.scale, b.shift = hi-lo, hw, mean[lo:hi], b.factors[0][:], b.factors[1][:]
-	affines(lo, hi, invstd, gamma, beta, b.scale, b.shift)
+	b.channels, b.hw, b.mean = hi-lo, hw, mean[lo:hi]
+	affines(lo, hi, invstd, gamma, beta, b.scale[:], b.shift[:])
 	if b.inPixels() {
 		p := newPixels(1, b.channels, hw, b.channels)
 		p.spread(kernel.As32(b.mean), &b.pixels[0])
-		p.spread(kernel.As32(b.scale), &b.pixels[1])
-		p.spread(kernel.As32(b.shift), &b.pixels[2])
+		p.spread(kernel.As32(b.scale[:]), &b.pixels[1])
+		p.spread(kernel.As32(b.shift[:]), &b.pixels[2])
 	}
 }
 

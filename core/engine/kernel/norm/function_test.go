@@ -93,3 +93,22 @@ func TestBatchNormReLU6(t *testing.T) {
 		}
 	})
 }
+
+// Steps of training allocate nothing.
+func TestBatchNormFunctionDoesNotAllocate(t *testing.T) {
+	function := func(x, y []float32) { elementwise.LeakyReLU(x, y, 0.25) }
+	slope := func(x, dy, dx []float32) { elementwise.LeakyReLUGrad(x, dy, dx, 0.25) }
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		const n, c = 9, 20
+		for _, hw := range []int{1, 4, 49, FunctionElems + 21} {
+			x, dy, factors, scratch := make([]float32, n*c*hw), make([]float32, n*c*hw), make([]float32, c), make([]float32, FunctionElems)
+			if n := testing.AllocsPerRun(2, func() {
+				BatchNormFunction(n, c, hw, x, factors, factors, factors, factors, function, x)
+				BatchNormReLU6(n, c, hw, x, factors, factors, factors, factors, x)
+				BatchNormFunctionGradOf(0, c, n, c, hw, x, dy, factors, factors, factors, factors, slope, dy, factors, factors, true, scratch)
+			}); n != 0 {
+				t.Errorf("planes of %d: %v allocations", hw, n)
+			}
+		}
+	})
+}
