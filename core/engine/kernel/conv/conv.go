@@ -170,22 +170,27 @@ func cut[T kernel.Float](t *geometry.Trim, scratch []T) (part, rest []T) {
 	return scratch[:t.Elems()], scratch[n:]
 }
 
-// GradBias sums dy over images and pixels, and writes or adds it to db. The sum over images
-// runs in float64, and so does that over pixels of large images.
+// GradBias sums dy over images and pixels, and writes or adds it to db. The sum over images runs in float64, but that of images of few pixels, which are added
+// some at a time before; and so does that over pixels of large images.
 func GradBias[T kernel.Float](p *Shape, dy, db []T, accumulate bool) {
 	GradBiasOf(p, 0, p.K, dy, db, accumulate)
 }
 
 // GradBiasOf is GradBias of the channels [first, end), which gives the same bits.
 func GradBiasOf[T kernel.Float](p *Shape, first, end int, dy, db []T, accumulate bool) {
-	const block = planesAtOnce
-	var planes [block]T
+	var planes [planesAtOnce]T
+	var room [addedElems]T
 	hw := p.OutH() * p.OutW()
+	block, images := planesAtOnce, 1
+	if hw <= addedPixels && kernel.Is32[T]() {
+		block, images = min(block, addedElems/hw), imagesAtOnce
+	}
 	for lo := first; lo < end; lo += block {
-		var sums [block]float64
+		var sums [planesAtOnce]float64
 		count := min(block, end-lo)
-		for n := range p.N {
-			planeSums(count, hw, dy[(n*p.K+lo)*hw:], planes[:], &sums)
+		for n := 0; n < p.N; n += images {
+			sum := addImages(min(images, p.N-n), p.K*hw, count*hw, dy[(n*p.K+lo)*hw:], room[:])
+			planeSums(count, hw, sum, planes[:], &sums)
 		}
 		for k, sum := range sums[:count] {
 			if accumulate {
@@ -198,6 +203,25 @@ func GradBiasOf[T kernel.Float](p *Shape, first, end int, dy, db []T, accumulate
 
 // planesAtOnce is how many channels' sums GradBias keeps.
 const planesAtOnce = 256
+
+// Sums over pixels cost more than additions of images: images of at most addedPixels are added imagesAtOnce at a time, channels of addedElems in all.
+const (
+	addedPixels  = 36
+	imagesAtOnce = 16
+	addedElems   = 4096
+)
+
+// addImages returns the sum of the first n elements of images, which lie between elements apart. It is in room, or, of a single image, in dy.
+func addImages[T kernel.Float](images, between, n int, dy, room []T) []T {
+	if images == 1 {
+		return dy
+	}
+	copy(room[:n], dy)
+	for i := 1; i < images; i++ {
+		elementwise.AddTo(room[:n], dy[i*between:][:n])
+	}
+	return room
+}
 
 // planeSums adds the sum of each of count planes of hw pixels to sums. planes is room.
 func planeSums[T kernel.Float](count, hw int, dy, planes []T, sums *[planesAtOnce]float64) {

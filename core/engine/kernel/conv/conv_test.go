@@ -190,9 +190,41 @@ func TestConvDoesNotAllocate(t *testing.T) {
 				Forward(&p, x, w, nil, dy, scratch)
 				GradWeight(&p, x, dy, w, scratch, true)
 				GradInput(&p, dy, w, x, scratch)
+				GradBias(&p, dy, w[:p.K], true)
 			}); n != 0 {
 				t.Errorf("%+v: %v allocations", p, n)
 			}
+		}
+	})
+}
+
+// Images of few pixels are added to each other first, some at a time; a NaN and an infinity reach the channels that they are in alone.
+func TestGradBias(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, p := range []Shape{{N: 1, K: 5, H: 2, W: 2}, {N: 16, K: 260, H: 1, W: 1}, {N: 35, K: 300, H: 4, W: 4}, {N: 33, K: 120, H: 6, W: 6}, {N: 18, K: 17, H: 1, W: 37}, {N: 3, K: 4, H: 33, W: 32}} {
+			p.C, p.R, p.S, p.StrideH, p.StrideW = 1, 1, 1, 1, 1
+			hw := p.H * p.W
+			dy := kerneltest.Random[float32](1, p.N*p.K*hw)
+			if p.N > 3 {
+				dy[(p.N-1)*p.K*hw+3*hw-1], dy[5*hw] = float32(math.NaN()), float32(math.Inf(1))
+			}
+			got, parts, want := kerneltest.Random[float32](2, p.K), make([]float32, p.K), make([]float32, p.K)
+			for k, before := range got {
+				sum := float64(before)
+				for n := range p.N {
+					for _, v := range dy[(n*p.K+k)*hw:][:hw] {
+						sum += float64(v)
+					}
+				}
+				want[k] = float32(sum)
+			}
+			copy(parts, got)
+			what := fmt.Sprintf("%d images of %d channels of %dx%d", p.N, p.K, p.H, p.W)
+			GradBias(&p, dy, got, true)
+			kerneltest.CloseTo(t, what, got, want, 1e-5)
+			GradBiasOf(&p, 0, 3, dy, parts, true)
+			GradBiasOf(&p, 3, p.K, dy, parts, true)
+			kerneltest.SameBits(t, what+", in two parts", parts, got)
 		}
 	})
 }
