@@ -170,8 +170,8 @@ func cut[T kernel.Float](t *geometry.Trim, scratch []T) (part, rest []T) {
 	return scratch[:t.Elems()], scratch[n:]
 }
 
-// GradBias sums dy over images and pixels, and writes or adds it to db. The sum over images runs in float64, but that of images of few pixels, which are added
-// some at a time before; and so does that over pixels of large images.
+// GradBias sums dy over images and pixels, and writes or adds it to db. Sums over images, and over the pixels of large images, run in float64; float32 images
+// of few pixels are added in float32 first, imagesAtOnce at a time.
 func GradBias[T kernel.Float](p *Shape, dy, db []T, accumulate bool) {
 	GradBiasOf(p, 0, p.K, dy, db, accumulate)
 }
