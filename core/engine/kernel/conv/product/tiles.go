@@ -50,9 +50,9 @@ func (p *plan) beside() bool {
 	return p.packs() || p.in <= rows && p.pixels > leastBeside*kernel.Lanes()
 }
 
-// fetches reports whether the next block is prefetched while tiles read this one again and again.
+// fetches reports whether the next block is prefetched while tiles read this one: cores do not prefetch from so many rows in turn.
 func (p *plan) fetches() bool {
-	return p.far && p.beside() && !p.packs() && p.out > gemm.TileOf(p.lanes()).Rows
+	return p.far && p.beside() && !p.packs()
 }
 
 // leastBeside and mostBeside bound the vectors of pixels that calls take beside each other.
