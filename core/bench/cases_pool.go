@@ -77,11 +77,11 @@ func adaptiveCase(name string, n, c, hw, oh, ow, written int, run func()) Kernel
 }
 
 func adaptivePool(n, c, hw, oh, ow int) Kernel {
-	x, y, scratch := random(n*c*hw*hw), zeros(n*c*oh*ow), zeros(adaptive.Scratch(hw))
+	x, y, scratch := random(n*c*hw*hw), zeros(n*c*oh*ow), zeros(adaptive.Scratch(hw, hw, oh, ow))
 	return adaptiveCase("adaptive average pool", n, c, hw, oh, ow, len(y), func() { adaptive.AvgPool2D(n, c, hw, hw, oh, ow, x, y, scratch) })
 }
 
 func adaptivePoolGrad(n, c, hw, oh, ow int) Kernel {
-	dx, dy, scratch := zeros(n*c*hw*hw), random(n*c*oh*ow), zeros(adaptive.Scratch(hw))
+	dx, dy, scratch := zeros(n*c*hw*hw), random(n*c*oh*ow), zeros(adaptive.Scratch(hw, hw, oh, ow))
 	return adaptiveCase("adaptive average pool grad", n, c, hw, oh, ow, len(dx), func() { adaptive.AvgPool2DGrad(n, c, hw, hw, oh, ow, dy, dx, scratch) })
 }

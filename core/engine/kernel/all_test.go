@@ -41,7 +41,7 @@ func noAllocs[T kernel.Float](t *testing.T) {
 	const n, c, hw = 2, 3, 16
 	x, y, z := kerneltest.Random[T](1, n*c*hw), kerneltest.Random[T](2, n*c*hw), kerneltest.Random[T](3, n*c*hw)
 	a, b, d, e := kerneltest.Random[T](4, c*hw), kerneltest.Random[T](5, c*hw), kerneltest.Random[T](6, c*hw), kerneltest.Random[T](7, c*hw)
-	idx, mask, room := make([]int32, n*c*hw), make([]uint8, n*c*hw), make([]T, n*c*hw)
+	idx, mask, room := make([]int32, n*c*hw), make([]uint8, n*c*hw), make([]T, max(n*c*hw, adaptive.Scratch(4, 4, 2, 2)))
 	p := pool.Shape{N: n, C: c, H: 4, W: 4, R: 2, S: 2, StrideH: 2, StrideW: 2}
 	for name, f := range map[string]func(){
 		"batch norm": func() {

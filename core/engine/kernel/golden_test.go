@@ -147,7 +147,7 @@ func goldenPool[T kernel.Float](t *testing.T, g goldens, tol float64) {
 	}
 	for i, c := range g.Adaptive {
 		y := make([]T, len(c.Y))
-		adaptive.AvgPool2D(1, 2, c.H, c.W, c.Oh, c.Ow, to[T](c.X), y, make([]T, adaptive.Scratch(c.W)))
+		adaptive.AvgPool2D(1, 2, c.H, c.W, c.Oh, c.Ow, to[T](c.X), y, make([]T, adaptive.Scratch(c.H, c.W, c.Oh, c.Ow)))
 		kerneltest.CloseTo(t, fmt.Sprint("adaptive average of case ", i), y, to[T](c.Y), tol)
 	}
 }

@@ -123,8 +123,11 @@ func TestPoolGradients(t *testing.T) {
 		gradCheck(t, fmt.Sprint("average pool, padding counted ", include), func() float64 { pool.AvgPool2D(&p, x, y, nil); return dot(y, dy) }, x, dx)
 	}
 	y, dy = make([]float64, 2*3*4), kerneltest.Random[float64](3, 2*3*4)
-	adaptive.AvgPool2DGrad(1, 2, 5, 6, 3, 4, dy, dx, make([]float64, 6))
-	gradCheck(t, "adaptive pool", func() float64 { adaptive.AvgPool2D(1, 2, 5, 6, 3, 4, x, y, make([]float64, 6)); return dot(y, dy) }, x, dx)
+	adaptive.AvgPool2DGrad(1, 2, 5, 6, 3, 4, dy, dx, make([]float64, adaptive.Scratch(5, 6, 3, 4)))
+	gradCheck(t, "adaptive pool", func() float64 {
+		adaptive.AvgPool2D(1, 2, 5, 6, 3, 4, x, y, make([]float64, adaptive.Scratch(5, 6, 3, 4)))
+		return dot(y, dy)
+	}, x, dx)
 }
 
 func TestActivationGradients(t *testing.T) {

@@ -23,8 +23,8 @@ func adaptiveImages(s *plan.Step) (image, pooled []int) {
 }
 
 func adaptiveScratch(s *plan.Step, _ int) int {
-	image, _ := adaptiveImages(s)
-	return adaptive.Scratch(image[3])
+	image, pooled := adaptiveImages(s)
+	return adaptive.Scratch(image[2], image[3], pooled[2], pooled[3])
 }
 
 func bindAdaptivePool[T kernel.Float](b *bind.Binder[T]) bind.Job {

@@ -43,6 +43,9 @@ func Permute[E any](p Permutation, dst, src []E) {
 	permute(p.Sizes, p.Strides, dst, src)
 }
 
+// Transpose writes rows [rows, cols] of src, which is [cols, rows], to dst, which must not overlap.
+func Transpose[E any](rows, cols int, dst, src []E) { transpose(rows, cols, rows, dst, src) }
+
 // tile is the edge of the squares that a transposition takes at a time, so that the
 // cache lines that it reads across stay until all of their elements are used.
 const tile = 16

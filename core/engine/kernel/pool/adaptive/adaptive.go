@@ -8,8 +8,10 @@ import (
 // Average pooling to a given size. Window i of an axis runs from ⌊i·in/out⌋ to ⌈(i+1)·in/out⌉, as in PyTorch, so windows may overlap, and
 // differ in size. All windows of a row of outputs see the same rows, which are added up first.
 
-// Scratch is how many elements AvgPool2D and its gradient need for rows of w elements.
-func Scratch(w int) int { return w }
+// Scratch is how many elements AvgPool2D and its gradient need for planes of h×w and oh×ow.
+func Scratch(h, w, oh, ow int) int {
+	return max(w, planesElems(planesAtOnce(h, w, oh, ow), h, w, oh, ow))
+}
 
 // AvgPool2D averages [n, c, h, w] down, or up, to [n, c, oh, ow]. The scratch holds Scratch elements; it may be nil
 // for a single output.
@@ -20,6 +22,10 @@ func AvgPool2D[T kernel.Float](n, c, h, w, oh, ow int, x, y, scratch []T) {
 		return
 	case oh*ow == 1:
 		planeMeans(n*c, h, w, x, y)
+		return
+	case planesAtOnce(h, w, oh, ow) > 0:
+		p := newPlanes(h, w, oh, ow, scratch)
+		p.means(n*c, x, y)
 		return
 	}
 	for i := range n * c {
@@ -66,6 +72,10 @@ func AvgPool2DGrad[T kernel.Float](n, c, h, w, oh, ow int, dy, dx, scratch []T) 
 		return
 	case oh*ow == 1:
 		spreadPlanes(n*c, h*w, dy, dx)
+		return
+	case planesAtOnce(h, w, oh, ow) > 0:
+		p := newPlanes(h, w, oh, ow, scratch)
+		p.grads(n*c, dy, dx)
 		return
 	}
 	for i := range n * c {

@@ -23,12 +23,13 @@ func TestAxis(t *testing.T) {
 	}
 }
 
-// Means of windows and their gradients are those of the definition, for outputs that are fewer, as many or more than inputs.
+// Means of windows and their gradients are those of the definition, for outputs that are fewer, as many or more than inputs, and for planes
+// that are transposed and larger ones.
 func TestAvgPool2D(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		for _, c := range [][4]int{{32, 32, 7, 7}, {7, 7, 3, 3}, {13, 29, 4, 11}, {2, 3, 7, 7}, {1, 1, 7, 7}, {5, 40, 1, 6}, {9, 5, 9, 2}, {6, 6, 6, 6}, {8, 8, 1, 1}, {6, 4, 3, 2}} {
+		for _, c := range [][4]int{{40, 40, 7, 7}, {33, 32, 6, 5}, {12, 16, 33, 40}, {32, 32, 7, 7}, {7, 7, 3, 3}, {13, 29, 4, 11}, {2, 3, 7, 7}, {1, 1, 7, 7}, {5, 40, 1, 6}, {9, 5, 9, 2}, {6, 6, 6, 6}, {8, 8, 1, 1}, {6, 4, 3, 2}} {
 			h, w, oh, ow := c[0], c[1], c[2], c[3]
-			const planes = 6
+			const planes = 3 * 23 // more than are transposed at a time
 			in, out := planes*h*w, planes*oh*ow
 			x, dy := kerneltest.Random[float32](1, in), kerneltest.Random[float32](2, out)
 			wantY, wantDx := make([]float64, out), make([]float64, in)
@@ -44,8 +45,8 @@ func TestAvgPool2D(t *testing.T) {
 				}
 			}
 			y, dx := kerneltest.Exactly[float32](out), kerneltest.Exactly[float32](in)
-			AvgPool2D(2, 3, h, w, oh, ow, x, y.Room, kerneltest.Poisoned[float32](Scratch(w)))
-			AvgPool2DGrad(2, 3, h, w, oh, ow, dy, dx.Room, kerneltest.Poisoned[float32](Scratch(w)))
+			AvgPool2D(planes/3, 3, h, w, oh, ow, x, y.Room, kerneltest.Poisoned[float32](Scratch(h, w, oh, ow)))
+			AvgPool2DGrad(planes/3, 3, h, w, oh, ow, dy, dx.Room, kerneltest.Poisoned[float32](Scratch(h, w, oh, ow)))
 			name := fmt.Sprint(" of ", c)
 			y.Check(t, "y"+name)
 			dx.Check(t, "dx"+name)
