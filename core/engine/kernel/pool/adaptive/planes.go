@@ -123,7 +123,8 @@ func (p *planes[T]) spread() {
 	}
 }
 
-// give adds share to the rows [from, end) of to, as long as it is, of which those from known on hold nothing yet. It returns how many hold something.
+// give adds share to rows from to end of to, which are as long as share. Those from known on have not been written: they become share. It
+// returns how many are written then.
 func (p *planes[T]) give(to, share []T, from, end, known int) int {
 	for i := from; i < end; i++ {
 		if row := to[i*len(share):][:len(share)]; i < known {
