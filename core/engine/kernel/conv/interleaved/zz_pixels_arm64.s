@@ -647,44 +647,82 @@ lanes8one:
 
 // func interleaveOutNEON(pixelCopy *pixelCopy)
 TEXT ·interleaveOutNEON(SB), NOSPLIT, $0-8
-	MOVD	pixelCopy+0(FP), R9
-	MOVD	8(R9), R8
-	ADD	R8<<1, R8, R7
-	ADD	R8<<2, R8, R6
-	ADD	R8<<2, R7, R5
-	MOVD	0(R9), R4
-	MOVD	16(R9), R3
-	MOVD	24(R9), R2
-	MOVD	56(R9), R0
+	MOVD	pixelCopy+0(FP), R10
+	MOVD	8(R10), R9
+	ADD	R9<<1, R9, R8
+	ADD	R9<<2, R9, R7
+	ADD	R9<<2, R8, R6
+	MOVD	0(R10), R5
+	MOVD	16(R10), R4
+	MOVD	24(R10), R3
+	MOVD	56(R10), R0
 	TST	R0, R0
 	BNE	part
-	MOVD	32(R9), R1
-	TST	R1, R1
+	MOVD	32(R10), R2
+	TST	R2, R2
 	BEQ	halves
 block:
-	MOVW	0(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVD	64(R10), R1
+	ADD	R5, R1, R1
+	MOVD	80(R10), R0
+	CMP	$0, R0
+	BEQ	far
+	PRFM	0(R1), PLDL1KEEP
+	ADD	R9<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R9<<1, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R8<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R9<<2, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R7<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R8<<1, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	ADD	R6<<0, R1, R0
+	PRFM	0(R0), PLDL1KEEP
+	B	asked
+far:
+	PRFM	0(R1), PLDL2KEEP
+	ADD	R9<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R8<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R9<<2, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R7<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R8<<1, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+	ADD	R6<<0, R1, R0
+	PRFM	0(R0), PLDL2KEEP
+asked:
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F11, F10)
-	MOVW	4(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F3, F2)
-	MOVW	8(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F1, F0)
-	MOVW	12(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F17, F16)
-	MOVW	16(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F9, F8)
-	MOVW	20(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F15, F14)
-	MOVW	24(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F7, F6)
-	MOVW	28(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F13, F12)
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
@@ -729,46 +767,46 @@ block:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 0(R4)
-	ADD	R8<<0, R4, R0
+	FSTPQ	(F14, F7), 0(R5)
+	ADD	R9<<0, R5, R0
 	FSTPQ	(F11, F6), 0(R0)
-	ADD	R8<<1, R4, R0
+	ADD	R9<<1, R5, R0
 	FSTPQ	(F10, F5), 0(R0)
-	ADD	R7<<0, R4, R0
+	ADD	R8<<0, R5, R0
 	FSTPQ	(F15, F4), 0(R0)
-	ADD	R8<<2, R4, R0
+	ADD	R9<<2, R5, R0
 	FSTPQ	(F3, F2), 0(R0)
-	ADD	R6<<0, R4, R0
+	ADD	R7<<0, R5, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<1, R4, R0
+	ADD	R8<<1, R5, R0
 	FSTPQ	(F1, F0), 0(R0)
-	ADD	R5<<0, R4, R0
+	ADD	R6<<0, R5, R0
 	FSTPQ	(F13, F12), 0(R0)
-	ADD	$32, R4, R4
-	ADD	$32, R2, R2
-	MOVW	0(R2), R0
-	ADD	R0<<0, R3, R0
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F11, F10)
-	MOVW	4(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F3, F2)
-	MOVW	8(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F1, F0)
-	MOVW	12(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F17, F16)
-	MOVW	16(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F9, F8)
-	MOVW	20(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F15, F14)
-	MOVW	24(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F7, F6)
-	MOVW	28(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F13, F12)
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
@@ -813,59 +851,59 @@ block:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 0(R4)
-	ADD	R8<<0, R4, R0
+	FSTPQ	(F14, F7), 0(R5)
+	ADD	R9<<0, R5, R0
 	FSTPQ	(F11, F6), 0(R0)
-	ADD	R8<<1, R4, R0
+	ADD	R9<<1, R5, R0
 	FSTPQ	(F10, F5), 0(R0)
-	ADD	R7<<0, R4, R0
+	ADD	R8<<0, R5, R0
 	FSTPQ	(F15, F4), 0(R0)
-	ADD	R8<<2, R4, R0
+	ADD	R9<<2, R5, R0
 	FSTPQ	(F3, F2), 0(R0)
-	ADD	R6<<0, R4, R0
+	ADD	R7<<0, R5, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<1, R4, R0
+	ADD	R8<<1, R5, R0
 	FSTPQ	(F1, F0), 0(R0)
-	ADD	R5<<0, R4, R0
+	ADD	R6<<0, R5, R0
 	FSTPQ	(F13, F12), 0(R0)
-	ADD	$32, R4, R4
-	ADD	$32, R2, R2
-	SUBS	$1, R1, R1
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	SUBS	$1, R2, R2
 	BNE	block
 halves:
-	MOVD	72(R9), R1
-	TST	R1, R1
+	MOVD	72(R10), R2
+	TST	R2, R2
 	BEQ	done
 half:
-	CMP	$1, R1
+	CMP	$1, R2
 	BNE	apart
-	MOVD	40(R9), R0
-	SUB	R0, R4, R4
-	SUB	R0, R2, R2
+	MOVD	40(R10), R0
+	SUB	R0, R5, R5
+	SUB	R0, R3, R3
 apart:
-	MOVW	0(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F11, F10)
-	MOVW	4(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F3, F2)
-	MOVW	8(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F1, F0)
-	MOVW	12(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F17, F16)
-	MOVW	16(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F9, F8)
-	MOVW	20(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F15, F14)
-	MOVW	24(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F7, F6)
-	MOVW	28(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F13, F12)
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
@@ -910,52 +948,52 @@ apart:
 	VMOV	V17.B16, V15.B16
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
-	FSTPQ	(F14, F7), 0(R4)
-	ADD	R8<<0, R4, R0
+	FSTPQ	(F14, F7), 0(R5)
+	ADD	R9<<0, R5, R0
 	FSTPQ	(F11, F6), 0(R0)
-	ADD	R8<<1, R4, R0
+	ADD	R9<<1, R5, R0
 	FSTPQ	(F10, F5), 0(R0)
-	ADD	R7<<0, R4, R0
+	ADD	R8<<0, R5, R0
 	FSTPQ	(F15, F4), 0(R0)
-	ADD	R8<<2, R4, R0
+	ADD	R9<<2, R5, R0
 	FSTPQ	(F3, F2), 0(R0)
-	ADD	R6<<0, R4, R0
+	ADD	R7<<0, R5, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<1, R4, R0
+	ADD	R8<<1, R5, R0
 	FSTPQ	(F1, F0), 0(R0)
-	ADD	R5<<0, R4, R0
+	ADD	R6<<0, R5, R0
 	FSTPQ	(F13, F12), 0(R0)
-	ADD	$32, R4, R4
-	ADD	$32, R2, R2
-	SUBS	$1, R1, R1
+	ADD	$32, R5, R5
+	ADD	$32, R3, R3
+	SUBS	$1, R2, R2
 	BNE	half
 	B	done
 part:
-	MOVD	48(R9), R0
+	MOVD	48(R10), R0
 	MOVWU	64(R0), R1
-	MOVW	0(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	0(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F11, F10)
-	MOVW	4(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	4(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F3, F2)
-	MOVW	8(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	8(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F1, F0)
-	MOVW	12(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	12(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F17, F16)
-	MOVW	16(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	16(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F9, F8)
-	MOVW	20(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	20(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F15, F14)
-	MOVW	24(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	24(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F7, F6)
-	MOVW	28(R2), R0
-	ADD	R0<<0, R3, R0
+	MOVW	28(R3), R0
+	ADD	R0<<0, R4, R0
 	FLDPQ	0(R0), (F13, F12)
 	VZIP1	V3.S4, V11.S4, V5.S4
 	VZIP1	V2.S4, V10.S4, V4.S4
@@ -1001,33 +1039,33 @@ part:
 	VMOV	V13.B16, V4.B16
 	VMOV	V16.B16, V13.B16
 	TBZ	$3, R1, lanes1
-	FSTPQ	(F14, F7), 0(R4)
+	FSTPQ	(F14, F7), 0(R5)
 lanes1done:
-	ADD	R8<<0, R4, R0
+	ADD	R9<<0, R5, R0
 	TBZ	$3, R1, lanes2
 	FSTPQ	(F11, F6), 0(R0)
 lanes2done:
-	ADD	R8<<1, R4, R0
+	ADD	R9<<1, R5, R0
 	TBZ	$3, R1, lanes3
 	FSTPQ	(F10, F5), 0(R0)
 lanes3done:
-	ADD	R7<<0, R4, R0
+	ADD	R8<<0, R5, R0
 	TBZ	$3, R1, lanes4
 	FSTPQ	(F15, F4), 0(R0)
 lanes4done:
-	ADD	R8<<2, R4, R0
+	ADD	R9<<2, R5, R0
 	TBZ	$3, R1, lanes5
 	FSTPQ	(F3, F2), 0(R0)
 lanes5done:
-	ADD	R6<<0, R4, R0
+	ADD	R7<<0, R5, R0
 	TBZ	$3, R1, lanes6
 	FSTPQ	(F9, F8), 0(R0)
 lanes6done:
-	ADD	R7<<1, R4, R0
+	ADD	R8<<1, R5, R0
 	TBZ	$3, R1, lanes7
 	FSTPQ	(F1, F0), 0(R0)
 lanes7done:
-	ADD	R5<<0, R4, R0
+	ADD	R6<<0, R5, R0
 	TBZ	$3, R1, lanes8
 	FSTPQ	(F13, F12), 0(R0)
 lanes8done:
@@ -1035,27 +1073,27 @@ done:
 	RET
 lanes1:
 	TBZ	$2, R1, lanes1low
-	FMOVQ	F14, 0(R4)
+	FMOVQ	F14, 0(R5)
 	TBZ	$1, R1, lanes1highone
-	FMOVD	F7, 16(R4)
+	FMOVD	F7, 16(R5)
 	TBZ	$0, R1, lanes1done
-	ADD	$24, R4, R0
+	ADD	$24, R5, R0
 	VST1	V7.S[2], (R0)
 	B	lanes1done
 lanes1highone:
 	TBZ	$0, R1, lanes1done
-	FMOVS	F7, 16(R4)
+	FMOVS	F7, 16(R5)
 	B	lanes1done
 lanes1low:
 	TBZ	$1, R1, lanes1one
-	FMOVD	F14, 0(R4)
+	FMOVD	F14, 0(R5)
 	TBZ	$0, R1, lanes1done
-	ADD	$8, R4, R0
+	ADD	$8, R5, R0
 	VST1	V14.S[2], (R0)
 	B	lanes1done
 lanes1one:
 	TBZ	$0, R1, lanes1done
-	FMOVS	F14, 0(R4)
+	FMOVS	F14, 0(R5)
 	B	lanes1done
 lanes2:
 	TBZ	$2, R1, lanes2low

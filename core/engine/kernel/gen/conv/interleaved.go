@@ -191,6 +191,7 @@ func interleaveOut(a *isa.Asm) {
 		l.advance(interleavedHalf)
 	}
 	interleaveBlocks(a, l.t, l.planes, l.table, func() {
+		l.prefetch(l.t, l.planes)
 		if a.Lanes == interleavedHalf {
 			half()
 			half()
