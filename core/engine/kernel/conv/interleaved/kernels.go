@@ -21,6 +21,7 @@ type pixelCopy struct {
 	ahead  int         // bytes behind the planes that are prefetched
 	halves int         // of a block, behind the blocks
 	near   int         // not 0: what is prefetched is so little that it stays in the L1 cache
+	dense  int         // not 0: all pixels of a plane are copied, so that those of all planes lie side by side
 }
 
 // blockPixels are those of a plane in a cache line.
@@ -29,6 +30,9 @@ const blockPixels = 16
 // setPixels is for n of them.
 func (c *pixelCopy) setPixels(n int) {
 	const half = blockPixels / 2
+	if c.plane == 4*n {
+		c.dense = 1
+	}
 	if n < half {
 		c.blocks, c.halves, c.mask, c.rest = 0, 0, kernel.FirstLanes(n), n
 		return

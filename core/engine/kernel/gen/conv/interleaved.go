@@ -2,6 +2,7 @@ package conv
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -13,7 +14,7 @@ import (
 const (
 	icPlanes, icPlane, icAt, icTable     = 0, 8, 16, 24
 	icBlocks, icBack, icMask, icRest     = 32, 40, 48, 56
-	icAhead, icHalves, icNear            = 64, 72, 80
+	icAhead, icHalves, icNear, icDense   = 64, 72, 80, 88
 	isParts, isCount, isPixels, isX      = 0, 8, 16, 24
 	isList, isWeights, isBias, isY       = 32, 40, 48, 56
 	isPartAt, isLeft                     = 64, 72
@@ -93,21 +94,43 @@ func (l *lanesApart) from(p reg.GPVirtual) (at []operand.Mem) {
 	return at
 }
 
-// prefetch asks for what lies ahead of every lane's plane.
+// prefetch asks for the cache lines that a block of pixels of the planes ahead has. Where planes lie side by side these lines are so, too: cores
+// soon read ahead of them on their own.
 func (l *lanesApart) prefetch(t, p reg.GPVirtual) {
-	ahead := l.Field(t, icAhead)
-	l.ADDQ(p, ahead)
+	at := l.Field(t, icAhead)
+	l.CMPQ(operand.Mem{Base: t, Disp: icDense}, operand.U8(0))
+	l.JNE(operand.LabelRef("sideBySide"))
+	l.ADDQ(p, at)
+	l.ask(t, "apart", l.from(at))
+	l.JMP(operand.LabelRef("asked"))
+	l.Label("sideBySide")
+	first, done, lines := l.Field(t, icPlanes), l.GP64(), make([]operand.Mem, l.Lanes)
+	l.ADDQ(first, at)
+	l.MOVQ(p, done)
+	l.SUBQ(first, done)
+	l.SHLQ(operand.U8(bits.TrailingZeros(uint(l.Lanes))), done)
+	l.ADDQ(done, at)
+	for i := range lines {
+		lines[i] = operand.Mem{Base: at, Disp: 64 * i}
+	}
+	l.ask(t, "dense", lines)
+	l.Label("asked")
+}
+
+// ask prefetches cache lines.
+func (l *lanesApart) ask(t reg.GPVirtual, way string, lines []operand.Mem) {
+	far, done := way+"Far", way+"Done"
 	l.CMPQ(operand.Mem{Base: t, Disp: icNear}, operand.U8(0))
-	l.JE(operand.LabelRef("far"))
-	for _, m := range l.from(ahead) {
+	l.JE(operand.LabelRef(far))
+	for _, m := range lines {
 		l.PREFETCHT0(m)
 	}
-	l.JMP(operand.LabelRef("asked"))
-	l.Label("far") // what a block of planes takes does not fit into the L1 cache
-	for _, m := range l.from(ahead) {
+	l.JMP(operand.LabelRef(done))
+	l.Label(far) // what a block of planes takes does not fit into the L1 cache
+	for _, m := range lines {
 		l.PREFETCHT1(m)
 	}
-	l.Label("asked")
+	l.Label(done)
 }
 
 // interleaving is what both directions have.
