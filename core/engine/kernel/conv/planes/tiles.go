@@ -50,6 +50,7 @@ type tilePlanes struct {
 	xAt, yAt, xPlaneAt, yPlaneAt, weightsAt, biasAt, sumsAt, imagesLeft, tilesLeft int // room for the kernel: addresses that it moves on are no pointers
 
 	lanes kernel.Mask // of a row of y, if it has fewer than eight
+	far   int         // not 0: see tiled.far
 }
 
 const (
@@ -204,8 +205,16 @@ func (s *tiled) call(planes int, x, y *float32) tilePlanes {
 	return tilePlanes{
 		x: x, y: y, planes: planes, xPlane: 4 * s.h * s.w, yPlane: 4 * s.oh * s.ow,
 		xRow: 4 * s.stepH * s.w, yRow: 4 * s.stepH * s.ow, xColumn: 4 * s.stepW, columns: s.columns,
-		tiles: len(s.table), table: &s.table[0], masks: &s.masks[0], lanes: kernel.FirstOfEight(min(s.ow, narrow)),
+		tiles: len(s.table), table: &s.table[0], masks: &s.masks[0], lanes: kernel.FirstOfEight(min(s.ow, narrow)), far: s.far(),
 	}
+}
+
+// far is 1 where planes do not stay in a cache and are read every few rows, for which kernels prefetch those that follow.
+func (s *tiled) far() int {
+	if s.stepH > 1 && s.images*s.planes*(s.h*s.w+s.oh*s.ow) >= cost.FarElems/2 {
+		return 1
+	}
+	return 0
 }
 
 // edges calls f for runs of planes from one of some images on to another: for the first plane of all and the last one alone, if vectors look beside them.

@@ -3,7 +3,7 @@
 #include "textflag.h"
 
 // func tileForward3AVX2(tilePlanes *tilePlanes)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tileForward3AVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -40,9 +40,29 @@ tile:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear8
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+
+xNear8:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf8:
 	ADDQ         $0x20, R10
@@ -110,21 +130,41 @@ columnOf8Below1:
 	ADDQ        DI, R12
 
 columnOf8Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf8
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of8
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of8
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf8
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear8
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear8:
+	CMPQ    SI, $0x00
+	JLE     part0Of8
+	VMOVUPS Y1, (DX)
+	JMP     next0Of8
 
 part0Of8:
 	CMPQ    DI, $0x08
@@ -414,9 +454,27 @@ lower8:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear7
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+
+xNear7:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf7:
 	ADDQ         $0x20, R10
@@ -479,21 +537,39 @@ columnOf7Below1:
 	ADDQ        DI, R12
 
 columnOf7Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf7
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of7
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of7
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear7:
+	CMPQ    SI, $0x00
+	JLE     part0Of7
+	VMOVUPS Y1, (DX)
+	JMP     next0Of7
 
 part0Of7:
 	CMPQ    DI, $0x08
@@ -748,9 +824,25 @@ lower7:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear6
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+
+xNear6:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf6:
 	ADDQ         $0x20, R10
@@ -808,21 +900,37 @@ columnOf6Below1:
 	ADDQ        DI, R12
 
 columnOf6Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf6
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of6
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of6
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear6:
+	CMPQ    SI, $0x00
+	JLE     part0Of6
+	VMOVUPS Y1, (DX)
+	JMP     next0Of6
 
 part0Of6:
 	CMPQ    DI, $0x08
@@ -1042,9 +1150,23 @@ lower6:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear5
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+
+xNear5:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf5:
 	ADDQ         $0x20, R10
@@ -1097,21 +1219,35 @@ columnOf5Below1:
 	ADDQ        DI, R12
 
 columnOf5Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf5
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of5
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of5
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear5:
+	CMPQ    SI, $0x00
+	JLE     part0Of5
+	VMOVUPS Y1, (DX)
+	JMP     next0Of5
 
 part0Of5:
 	CMPQ    DI, $0x08
@@ -1296,9 +1432,21 @@ lower5:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear4
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+
+xNear4:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf4:
 	ADDQ         $0x20, R10
@@ -1346,21 +1494,33 @@ columnOf4Below1:
 	ADDQ        DI, R12
 
 columnOf4Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf4
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of4
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of4
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear4:
+	CMPQ    SI, $0x00
+	JLE     part0Of4
+	VMOVUPS Y1, (DX)
+	JMP     next0Of4
 
 part0Of4:
 	CMPQ    DI, $0x08
@@ -1510,9 +1670,19 @@ lower4:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear3
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+
+xNear3:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf3:
 	ADDQ         $0x20, R10
@@ -1555,21 +1725,31 @@ columnOf3Below1:
 	ADDQ        DI, R12
 
 columnOf3Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf3
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of3
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of3
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear3:
+	CMPQ    SI, $0x00
+	JLE     part0Of3
+	VMOVUPS Y1, (DX)
+	JMP     next0Of3
 
 part0Of3:
 	CMPQ    DI, $0x08
@@ -1684,9 +1864,17 @@ lower3:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear2
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+	ADDQ         DI, R10
+	PREFETCHT1   8192(R10)
+
+xNear2:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf2:
 	ADDQ         $0x20, R10
@@ -1724,21 +1912,29 @@ columnOf2Below1:
 	ADDQ        DI, R12
 
 columnOf2Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf2
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of2
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of2
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear2:
+	CMPQ    SI, $0x00
+	JLE     part0Of2
+	VMOVUPS Y1, (DX)
+	JMP     next0Of2
 
 part0Of2:
 	CMPQ    DI, $0x08
@@ -1816,9 +2012,15 @@ lower2:
 	MOVQ         24(CX), R8
 	MOVQ         32(CX), R9
 	ADDQ         (CX), SI
-	MOVQ         112(AX), R10
-	ADDQ         40(CX), R10
-	MOVQ         88(AX), R11
+	CMPQ         272(AX), $0x00
+	JE           xNear1
+	MOVQ         SI, R10
+	PREFETCHT1   8192(R10)
+
+xNear1:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf1:
 	ADDQ         $0x20, R10
@@ -1851,21 +2053,27 @@ columnOf1Below1:
 	ADDQ        DI, R12
 
 columnOf1Done:
-	ADDQ      80(AX), SI
-	DECQ      R11
-	JNZ       columnsOf1
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of1
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of1
+	ADDQ       80(AX), SI
+	DECQ       R11
+	JNZ        columnsOf1
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+
+yNear1:
+	CMPQ    SI, $0x00
+	JLE     part0Of1
+	VMOVUPS Y1, (DX)
+	JMP     next0Of1
 
 part0Of1:
 	CMPQ    DI, $0x08
@@ -1915,7 +2123,7 @@ tileDone:
 	RET
 
 // func tileDots3AVX2(tilePlanes *tilePlanes)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tileDots3AVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -1939,41 +2147,81 @@ image:
 	MOVQ 104(AX), CX
 
 tile:
-	CMPQ    16(CX), $0x08
-	JNE     lower8
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y7
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y8
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	CMPQ       16(CX), $0x08
+	JNE        lower8
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear8
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear8:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y7
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y8
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear8
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+
+xNear8:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf8:
 	ADDQ        $0x20, R10
@@ -2050,39 +2298,75 @@ columnOf8Done:
 	JMP     tileDone
 
 lower8:
-	CMPQ    16(CX), $0x07
-	JNE     lower7
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y7
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	CMPQ       16(CX), $0x07
+	JNE        lower7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear7:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y7
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear7
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+
+xNear7:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf7:
 	ADDQ        $0x20, R10
@@ -2154,37 +2438,69 @@ columnOf7Done:
 	JMP     tileDone
 
 lower7:
-	CMPQ    16(CX), $0x06
-	JNE     lower6
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	CMPQ       16(CX), $0x06
+	JNE        lower6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear6:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear6
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+
+xNear6:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf6:
 	ADDQ        $0x20, R10
@@ -2251,35 +2567,63 @@ columnOf6Done:
 	JMP     tileDone
 
 lower6:
-	CMPQ    16(CX), $0x05
-	JNE     lower5
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	CMPQ       16(CX), $0x05
+	JNE        lower5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear5:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear5
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+
+xNear5:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf5:
 	ADDQ        $0x20, R10
@@ -2341,33 +2685,57 @@ columnOf5Done:
 	JMP     tileDone
 
 lower5:
-	CMPQ    16(CX), $0x04
-	JNE     lower4
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	CMPQ       16(CX), $0x04
+	JNE        lower4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear4:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear4
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+
+xNear4:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf4:
 	ADDQ        $0x20, R10
@@ -2424,31 +2792,51 @@ columnOf4Done:
 	JMP     tileDone
 
 lower4:
-	CMPQ    16(CX), $0x03
-	JNE     lower3
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	CMPQ       16(CX), $0x03
+	JNE        lower3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear3:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear3
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+
+xNear3:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf3:
 	ADDQ        $0x20, R10
@@ -2500,29 +2888,45 @@ columnOf3Done:
 	JMP     tileDone
 
 lower3:
-	CMPQ    16(CX), $0x02
-	JNE     lower2
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	CMPQ       16(CX), $0x02
+	JNE        lower2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear2:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear2
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+	ADDQ       DI, R10
+	PREFETCHT1 8192(R10)
+
+xNear2:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf2:
 	ADDQ        $0x20, R10
@@ -2569,25 +2973,37 @@ columnOf2Done:
 	JMP     tileDone
 
 lower2:
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), SI
-	MOVQ    64(AX), DI
-	MOVQ    24(CX), R8
-	MOVQ    32(CX), R9
-	ADDQ    (CX), SI
-	MOVQ    112(AX), R10
-	ADDQ    40(CX), R10
-	MOVQ    88(AX), R11
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+
+yNear1:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), SI
+	MOVQ       64(AX), DI
+	MOVQ       24(CX), R8
+	MOVQ       32(CX), R9
+	ADDQ       (CX), SI
+	CMPQ       272(AX), $0x00
+	JE         xNear1
+	MOVQ       SI, R10
+	PREFETCHT1 8192(R10)
+
+xNear1:
+	MOVQ 112(AX), R10
+	ADDQ 40(CX), R10
+	MOVQ 88(AX), R11
 
 columnsOf1:
 	ADDQ        $0x20, R10
@@ -2649,7 +3065,7 @@ tileDone:
 	RET
 
 // func tileForward5AVX2(tilePlanes *tilePlanes)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tileForward5AVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -2686,9 +3102,29 @@ tile:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear8
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear8:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf8:
 	ADDQ         $0x20, R11
@@ -2790,21 +3226,41 @@ columnOf8Below3:
 	ADDQ        R8, R13
 
 columnOf8Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf8
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of8
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of8
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf8
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear8
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear8:
+	CMPQ    SI, $0x00
+	JLE     part0Of8
+	VMOVUPS Y1, (DX)
+	JMP     next0Of8
 
 part0Of8:
 	CMPQ    DI, $0x08
@@ -3094,9 +3550,27 @@ lower8:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear7
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear7:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf7:
 	ADDQ         $0x20, R11
@@ -3191,21 +3665,39 @@ columnOf7Below3:
 	ADDQ        R8, R13
 
 columnOf7Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf7
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of7
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of7
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear7:
+	CMPQ    SI, $0x00
+	JLE     part0Of7
+	VMOVUPS Y1, (DX)
+	JMP     next0Of7
 
 part0Of7:
 	CMPQ    DI, $0x08
@@ -3460,9 +3952,25 @@ lower7:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear6
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf6:
 	ADDQ         $0x20, R11
@@ -3550,21 +4058,37 @@ columnOf6Below3:
 	ADDQ        R8, R13
 
 columnOf6Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf6
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of6
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of6
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear6:
+	CMPQ    SI, $0x00
+	JLE     part0Of6
+	VMOVUPS Y1, (DX)
+	JMP     next0Of6
 
 part0Of6:
 	CMPQ    DI, $0x08
@@ -3784,9 +4308,23 @@ lower6:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear5
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear5:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf5:
 	ADDQ         $0x20, R11
@@ -3867,21 +4405,35 @@ columnOf5Below3:
 	ADDQ        R8, R13
 
 columnOf5Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf5
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of5
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of5
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear5:
+	CMPQ    SI, $0x00
+	JLE     part0Of5
+	VMOVUPS Y1, (DX)
+	JMP     next0Of5
 
 part0Of5:
 	CMPQ    DI, $0x08
@@ -4066,9 +4618,21 @@ lower5:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear4
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf4:
 	ADDQ         $0x20, R11
@@ -4142,21 +4706,33 @@ columnOf4Below3:
 	ADDQ        R8, R13
 
 columnOf4Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf4
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of4
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of4
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear4:
+	CMPQ    SI, $0x00
+	JLE     part0Of4
+	VMOVUPS Y1, (DX)
+	JMP     next0Of4
 
 part0Of4:
 	CMPQ    DI, $0x08
@@ -4306,9 +4882,19 @@ lower4:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear3
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear3:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf3:
 	ADDQ         $0x20, R11
@@ -4375,21 +4961,31 @@ columnOf3Below3:
 	ADDQ        R8, R13
 
 columnOf3Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf3
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of3
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of3
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear3:
+	CMPQ    SI, $0x00
+	JLE     part0Of3
+	VMOVUPS Y1, (DX)
+	JMP     next0Of3
 
 part0Of3:
 	CMPQ    DI, $0x08
@@ -4504,9 +5100,17 @@ lower3:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear2
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf2:
 	ADDQ         $0x20, R11
@@ -4566,21 +5170,29 @@ columnOf2Below3:
 	ADDQ        R8, R13
 
 columnOf2Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf2
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of2
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of2
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear2:
+	CMPQ    SI, $0x00
+	JLE     part0Of2
+	VMOVUPS Y1, (DX)
+	JMP     next0Of2
 
 part0Of2:
 	CMPQ    DI, $0x08
@@ -4658,9 +5270,15 @@ lower2:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear1
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+
+xNear1:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf1:
 	ADDQ         $0x20, R11
@@ -4713,21 +5331,27 @@ columnOf1Below3:
 	ADDQ        R8, R13
 
 columnOf1Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf1
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of1
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of1
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf1
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+
+yNear1:
+	CMPQ    SI, $0x00
+	JLE     part0Of1
+	VMOVUPS Y1, (DX)
+	JMP     next0Of1
 
 part0Of1:
 	CMPQ    DI, $0x08
@@ -4777,7 +5401,7 @@ tileDone:
 	RET
 
 // func tileDots5AVX2(tilePlanes *tilePlanes)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tileDots5AVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -4801,41 +5425,81 @@ image:
 	MOVQ 104(AX), CX
 
 tile:
-	CMPQ    16(CX), $0x08
-	JNE     lower8
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y7
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y8
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x08
+	JNE        lower8
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear8
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear8:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y7
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y8
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear8
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear8:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf8:
 	ADDQ        $0x20, R11
@@ -4948,39 +5612,75 @@ columnOf8Done:
 	JMP     tileDone
 
 lower8:
-	CMPQ    16(CX), $0x07
-	JNE     lower7
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y7
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x07
+	JNE        lower7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear7:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y7
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear7
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear7:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf7:
 	ADDQ        $0x20, R11
@@ -5086,37 +5786,69 @@ columnOf7Done:
 	JMP     tileDone
 
 lower7:
-	CMPQ    16(CX), $0x06
-	JNE     lower6
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x06
+	JNE        lower6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear6:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear6
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf6:
 	ADDQ        $0x20, R11
@@ -5215,35 +5947,63 @@ columnOf6Done:
 	JMP     tileDone
 
 lower6:
-	CMPQ    16(CX), $0x05
-	JNE     lower5
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x05
+	JNE        lower5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear5:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear5
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear5:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf5:
 	ADDQ        $0x20, R11
@@ -5335,33 +6095,57 @@ columnOf5Done:
 	JMP     tileDone
 
 lower5:
-	CMPQ    16(CX), $0x04
-	JNE     lower4
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x04
+	JNE        lower4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear4:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear4
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf4:
 	ADDQ        $0x20, R11
@@ -5446,31 +6230,51 @@ columnOf4Done:
 	JMP     tileDone
 
 lower4:
-	CMPQ    16(CX), $0x03
-	JNE     lower3
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x03
+	JNE        lower3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear3:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear3
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear3:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf3:
 	ADDQ        $0x20, R11
@@ -5548,29 +6352,45 @@ columnOf3Done:
 	JMP     tileDone
 
 lower3:
-	CMPQ    16(CX), $0x02
-	JNE     lower2
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x02
+	JNE        lower2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear2:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear2
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf2:
 	ADDQ        $0x20, R11
@@ -5641,25 +6461,37 @@ columnOf2Done:
 	JMP     tileDone
 
 lower2:
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+
+yNear1:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear1
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+
+xNear1:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf1:
 	ADDQ        $0x20, R11
@@ -5743,7 +6575,7 @@ tileDone:
 	RET
 
 // func tileForward7AVX2(tilePlanes *tilePlanes)
-// Requires: AVX, FMA3, POPCNT
+// Requires: AVX, FMA3, MMX+, POPCNT
 TEXT ·tileForward7AVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -5779,9 +6611,27 @@ tile:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear7
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear7:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf7:
 	ADDQ         $0x20, R11
@@ -5909,21 +6759,39 @@ columnOf7Below5:
 	ADDQ        R8, R13
 
 columnOf7Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf7
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of7
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of7
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear7:
+	CMPQ    SI, $0x00
+	JLE     part0Of7
+	VMOVUPS Y1, (DX)
+	JMP     next0Of7
 
 part0Of7:
 	CMPQ    DI, $0x08
@@ -6178,9 +7046,25 @@ lower7:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear6
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf6:
 	ADDQ         $0x20, R11
@@ -6299,21 +7183,37 @@ columnOf6Below5:
 	ADDQ        R8, R13
 
 columnOf6Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf6
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of6
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of6
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear6:
+	CMPQ    SI, $0x00
+	JLE     part0Of6
+	VMOVUPS Y1, (DX)
+	JMP     next0Of6
 
 part0Of6:
 	CMPQ    DI, $0x08
@@ -6533,9 +7433,23 @@ lower6:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear5
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear5:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf5:
 	ADDQ         $0x20, R11
@@ -6645,21 +7559,35 @@ columnOf5Below5:
 	ADDQ        R8, R13
 
 columnOf5Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf5
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of5
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of5
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear5:
+	CMPQ    SI, $0x00
+	JLE     part0Of5
+	VMOVUPS Y1, (DX)
+	JMP     next0Of5
 
 part0Of5:
 	CMPQ    DI, $0x08
@@ -6844,9 +7772,21 @@ lower5:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear4
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf4:
 	ADDQ         $0x20, R11
@@ -6947,21 +7887,33 @@ columnOf4Below5:
 	ADDQ        R8, R13
 
 columnOf4Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf4
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of4
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of4
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear4:
+	CMPQ    SI, $0x00
+	JLE     part0Of4
+	VMOVUPS Y1, (DX)
+	JMP     next0Of4
 
 part0Of4:
 	CMPQ    DI, $0x08
@@ -7111,9 +8063,19 @@ lower4:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear3
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear3:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf3:
 	ADDQ         $0x20, R11
@@ -7205,21 +8167,31 @@ columnOf3Below5:
 	ADDQ        R8, R13
 
 columnOf3Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf3
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of3
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of3
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear3:
+	CMPQ    SI, $0x00
+	JLE     part0Of3
+	VMOVUPS Y1, (DX)
+	JMP     next0Of3
 
 part0Of3:
 	CMPQ    DI, $0x08
@@ -7334,9 +8306,17 @@ lower3:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear2
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf2:
 	ADDQ         $0x20, R11
@@ -7419,21 +8399,29 @@ columnOf2Below5:
 	ADDQ        R8, R13
 
 columnOf2Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf2
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of2
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of2
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear2:
+	CMPQ    SI, $0x00
+	JLE     part0Of2
+	VMOVUPS Y1, (DX)
+	JMP     next0Of2
 
 part0Of2:
 	CMPQ    DI, $0x08
@@ -7511,9 +8499,15 @@ lower2:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear1
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+
+xNear1:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf1:
 	ADDQ         $0x20, R11
@@ -7587,21 +8581,27 @@ columnOf1Below5:
 	ADDQ        R8, R13
 
 columnOf1Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf1
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	CMPQ      SI, $0x00
-	JLE       part0Of1
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of1
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf1
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+
+yNear1:
+	CMPQ    SI, $0x00
+	JLE     part0Of1
+	VMOVUPS Y1, (DX)
+	JMP     next0Of1
 
 part0Of1:
 	CMPQ    DI, $0x08
@@ -7651,7 +8651,7 @@ tileDone:
 	RET
 
 // func tileDots7AVX2(tilePlanes *tilePlanes)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·tileDots7AVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -7675,39 +8675,75 @@ image:
 	MOVQ 104(AX), CX
 
 tile:
-	CMPQ    16(CX), $0x07
-	JNE     lower7
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y7
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x07
+	JNE        lower7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear7:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y7
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear7
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear7:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf7:
 	ADDQ        $0x20, R11
@@ -7849,37 +8885,69 @@ columnOf7Done:
 	JMP     tileDone
 
 lower7:
-	CMPQ    16(CX), $0x06
-	JNE     lower6
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y6
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x06
+	JNE        lower6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear6:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y6
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear6
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf6:
 	ADDQ        $0x20, R11
@@ -8012,35 +9080,63 @@ columnOf6Done:
 	JMP     tileDone
 
 lower6:
-	CMPQ    16(CX), $0x05
-	JNE     lower5
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y5
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x05
+	JNE        lower5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear5:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y5
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear5
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear5:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf5:
 	ADDQ        $0x20, R11
@@ -8164,33 +9260,57 @@ columnOf5Done:
 	JMP     tileDone
 
 lower5:
-	CMPQ    16(CX), $0x04
-	JNE     lower4
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y4
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x04
+	JNE        lower4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear4:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y4
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear4
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf4:
 	ADDQ        $0x20, R11
@@ -8305,31 +9425,51 @@ columnOf4Done:
 	JMP     tileDone
 
 lower4:
-	CMPQ    16(CX), $0x03
-	JNE     lower3
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y3
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x03
+	JNE        lower3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear3:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y3
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear3
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear3:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf3:
 	ADDQ        $0x20, R11
@@ -8435,29 +9575,45 @@ columnOf3Done:
 	JMP     tileDone
 
 lower3:
-	CMPQ    16(CX), $0x02
-	JNE     lower2
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	VANDPS  (DX), Y0, Y2
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x02
+	JNE        lower2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear2:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	VANDPS     (DX), Y0, Y2
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear2
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf2:
 	ADDQ        $0x20, R11
@@ -8554,25 +9710,37 @@ columnOf2Done:
 	JMP     tileDone
 
 lower2:
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VANDPS  (DX), Y0, Y1
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+
+yNear1:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VANDPS     (DX), Y0, Y1
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear1
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+
+xNear1:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf1:
 	ADDQ        $0x20, R11
@@ -8680,7 +9848,7 @@ tileDone:
 	RET
 
 // func tileForward5StridedAVX2(tilePlanes *tilePlanes)
-// Requires: AVX, AVX2, FMA3, POPCNT
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
 TEXT ·tileForward5StridedAVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -8717,9 +9885,45 @@ tile:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear16
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear16:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf8:
 	ADDQ         $0x20, R11
@@ -8873,22 +10077,42 @@ columnOf8Below3:
 	ADDQ        R8, R13
 
 columnOf8Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf8
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of8
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of8
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf8
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear8
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear8:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of8
+	VMOVUPS Y1, (DX)
+	JMP     next0Of8
 
 part0Of8:
 	CMPQ    DI, $0x08
@@ -9185,9 +10409,41 @@ lower8:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear14
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear14:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf7:
 	ADDQ         $0x20, R11
@@ -9328,22 +10584,40 @@ columnOf7Below3:
 	ADDQ        R8, R13
 
 columnOf7Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf7
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of7
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of7
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear7:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of7
+	VMOVUPS Y1, (DX)
+	JMP     next0Of7
 
 part0Of7:
 	CMPQ    DI, $0x08
@@ -9604,9 +10878,37 @@ lower7:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear12
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear12:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf6:
 	ADDQ         $0x20, R11
@@ -9734,22 +11036,38 @@ columnOf6Below3:
 	ADDQ        R8, R13
 
 columnOf6Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf6
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of6
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of6
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear6:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of6
+	VMOVUPS Y1, (DX)
+	JMP     next0Of6
 
 part0Of6:
 	CMPQ    DI, $0x08
@@ -9974,9 +11292,33 @@ lower6:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear10
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear10:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf5:
 	ADDQ         $0x20, R11
@@ -10091,22 +11433,36 @@ columnOf5Below3:
 	ADDQ        R8, R13
 
 columnOf5Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf5
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of5
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of5
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear5:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of5
+	VMOVUPS Y1, (DX)
+	JMP     next0Of5
 
 part0Of5:
 	CMPQ    DI, $0x08
@@ -10295,9 +11651,29 @@ lower5:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear8
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear8:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf4:
 	ADDQ         $0x20, R11
@@ -10399,22 +11775,34 @@ columnOf4Below3:
 	ADDQ        R8, R13
 
 columnOf4Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf4
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of4
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of4
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear4:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of4
+	VMOVUPS Y1, (DX)
+	JMP     next0Of4
 
 part0Of4:
 	CMPQ    DI, $0x08
@@ -10567,9 +11955,25 @@ lower4:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear6
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf3:
 	ADDQ         $0x20, R11
@@ -10658,22 +12062,32 @@ columnOf3Below3:
 	ADDQ        R8, R13
 
 columnOf3Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf3
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of3
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of3
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear3:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of3
+	VMOVUPS Y1, (DX)
+	JMP     next0Of3
 
 part0Of3:
 	CMPQ    DI, $0x08
@@ -10790,9 +12204,21 @@ lower3:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear4
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf2:
 	ADDQ         $0x20, R11
@@ -10868,22 +12294,30 @@ columnOf2Below3:
 	ADDQ        R8, R13
 
 columnOf2Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf2
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of2
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of2
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear2:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of2
+	VMOVUPS Y1, (DX)
+	JMP     next0Of2
 
 part0Of2:
 	CMPQ    DI, $0x08
@@ -10962,9 +12396,17 @@ lower2:
 	MOVQ         24(CX), R9
 	MOVQ         32(CX), R10
 	ADDQ         (CX), DI
-	MOVQ         112(AX), R11
-	ADDQ         40(CX), R11
-	MOVQ         88(AX), R12
+	CMPQ         272(AX), $0x00
+	JE           xNear2
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf1:
 	ADDQ         $0x20, R11
@@ -11027,22 +12469,28 @@ columnOf1Below3:
 	ADDQ        R8, R13
 
 columnOf1Done:
-	ADDQ      80(AX), DI
-	DECQ      R12
-	JNZ       columnsOf1
-	MOVQ      200(AX), DX
-	MOVQ      72(AX), BX
-	MOVQ      48(CX), SI
-	MOVQ      264(AX), DI
-	VMOVUPS   (DI), Y0
-	VMOVMSKPS Y0, DI
-	POPCNTL   DI, DI
-	ADDQ      8(CX), DX
-	VPERMPD   $0xd8, Y1, Y1
-	CMPQ      SI, $0x00
-	JLE       part0Of1
-	VMOVUPS   Y1, (DX)
-	JMP       next0Of1
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf1
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+
+yNear1:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of1
+	VMOVUPS Y1, (DX)
+	JMP     next0Of1
 
 part0Of1:
 	CMPQ    DI, $0x08
@@ -11092,7 +12540,7 @@ tileDone:
 	RET
 
 // func tileDots5StridedAVX2(tilePlanes *tilePlanes)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·tileDots5StridedAVX2(SB), NOSPLIT, $0-8
 	MOVQ tilePlanes+0(FP), AX
 	MOVQ (AX), CX
@@ -11116,49 +12564,105 @@ image:
 	MOVQ 104(AX), CX
 
 tile:
-	CMPQ    16(CX), $0x08
-	JNE     lower8
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y2
-	VANDPS  Y0, Y2, Y2
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y3
-	VANDPS  Y0, Y3, Y3
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y4
-	VANDPS  Y0, Y4, Y4
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y5
-	VANDPS  Y0, Y5, Y5
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y6
-	VANDPS  Y0, Y6, Y6
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y7
-	VANDPS  Y0, Y7, Y7
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y8
-	VANDPS  Y0, Y8, Y8
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x08
+	JNE        lower8
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear8
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear8:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y5
+	VANDPS     Y0, Y5, Y5
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y6
+	VANDPS     Y0, Y6, Y6
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y7
+	VANDPS     Y0, Y7, Y7
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y8
+	VANDPS     Y0, Y8, Y8
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear16
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear16:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf8:
 	ADDQ        $0x20, R11
@@ -11323,46 +12827,96 @@ columnOf8Done:
 	JMP     tileDone
 
 lower8:
-	CMPQ    16(CX), $0x07
-	JNE     lower7
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y2
-	VANDPS  Y0, Y2, Y2
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y3
-	VANDPS  Y0, Y3, Y3
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y4
-	VANDPS  Y0, Y4, Y4
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y5
-	VANDPS  Y0, Y5, Y5
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y6
-	VANDPS  Y0, Y6, Y6
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y7
-	VANDPS  Y0, Y7, Y7
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x07
+	JNE        lower7
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear7
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear7:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y5
+	VANDPS     Y0, Y5, Y5
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y6
+	VANDPS     Y0, Y6, Y6
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y7
+	VANDPS     Y0, Y7, Y7
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear14
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear14:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf7:
 	ADDQ        $0x20, R11
@@ -11514,43 +13068,87 @@ columnOf7Done:
 	JMP     tileDone
 
 lower7:
-	CMPQ    16(CX), $0x06
-	JNE     lower6
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y2
-	VANDPS  Y0, Y2, Y2
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y3
-	VANDPS  Y0, Y3, Y3
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y4
-	VANDPS  Y0, Y4, Y4
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y5
-	VANDPS  Y0, Y5, Y5
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y6
-	VANDPS  Y0, Y6, Y6
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x06
+	JNE        lower6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear6:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y5
+	VANDPS     Y0, Y5, Y5
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y6
+	VANDPS     Y0, Y6, Y6
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear12
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear12:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf6:
 	ADDQ        $0x20, R11
@@ -11689,40 +13287,78 @@ columnOf6Done:
 	JMP     tileDone
 
 lower6:
-	CMPQ    16(CX), $0x05
-	JNE     lower5
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y2
-	VANDPS  Y0, Y2, Y2
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y3
-	VANDPS  Y0, Y3, Y3
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y4
-	VANDPS  Y0, Y4, Y4
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y5
-	VANDPS  Y0, Y5, Y5
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x05
+	JNE        lower5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear5:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y5
+	VANDPS     Y0, Y5, Y5
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear10
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear10:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf5:
 	ADDQ        $0x20, R11
@@ -11848,37 +13484,69 @@ columnOf5Done:
 	JMP     tileDone
 
 lower5:
-	CMPQ    16(CX), $0x04
-	JNE     lower4
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y2
-	VANDPS  Y0, Y2, Y2
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y3
-	VANDPS  Y0, Y3, Y3
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y4
-	VANDPS  Y0, Y4, Y4
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x04
+	JNE        lower4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear4:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear8
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear8:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf4:
 	ADDQ        $0x20, R11
@@ -11991,34 +13659,60 @@ columnOf4Done:
 	JMP     tileDone
 
 lower4:
-	CMPQ    16(CX), $0x03
-	JNE     lower3
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y2
-	VANDPS  Y0, Y2, Y2
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y3
-	VANDPS  Y0, Y3, Y3
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x03
+	JNE        lower3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear3:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear6
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf3:
 	ADDQ        $0x20, R11
@@ -12118,31 +13812,51 @@ columnOf3Done:
 	JMP     tileDone
 
 lower3:
-	CMPQ    16(CX), $0x02
-	JNE     lower2
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	VPERMPD $0xd8, (DX), Y2
-	VANDPS  Y0, Y2, Y2
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	CMPQ       16(CX), $0x02
+	JNE        lower2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear2:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear4
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf2:
 	ADDQ        $0x20, R11
@@ -12229,26 +13943,40 @@ columnOf2Done:
 	JMP     tileDone
 
 lower2:
-	MOVQ    200(AX), DX
-	MOVQ    72(AX), BX
-	ADDQ    8(CX), DX
-	MOVQ    112(AX), SI
-	ADDQ    40(CX), SI
-	VMOVUPS (SI), Y0
-	VPERMPD $0xd8, (DX), Y1
-	VANDPS  Y0, Y1, Y1
-	ADDQ    BX, DX
-	MOVQ    240(AX), DX
-	MOVQ    176(AX), BX
-	LEAQ    (BX)(BX*2), SI
-	MOVQ    192(AX), DI
-	MOVQ    64(AX), R8
-	MOVQ    24(CX), R9
-	MOVQ    32(CX), R10
-	ADDQ    (CX), DI
-	MOVQ    112(AX), R11
-	ADDQ    40(CX), R11
-	MOVQ    88(AX), R12
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+
+yNear1:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear2
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
 
 columnsOf1:
 	ADDQ        $0x20, R11

@@ -22,6 +22,7 @@ const (
 	tpXAt, tpYAt, tpXPlaneAt, tpYPlaneAt = 192, 200, 208, 216
 	tpWeightsAt, tpBiasAt, tpSumsAt      = 224, 232, 240
 	tpImagesLeft, tpTilesLeft, tpLanes   = 248, 256, 264
+	tpFar                                = 272
 	rtX, rtY, rtRows, rtFirst, rtEnd     = 0, 8, 16, 24, 32
 	rtMasks, rtWhole, rtSize             = 40, 48, 56
 )
@@ -85,6 +86,7 @@ func (k *tileKernel) overColumns(rows int, begin, end func(), add func(row int, 
 	a, label := k.Asm, fmt.Sprint("columnsOf", rows)
 	k.x, k.xRow, k.first, k.end = a.Field(k.t, tpXAt), a.Field(k.t, tpXRow), a.Field(k.tile, rtFirst), a.Field(k.tile, rtEnd)
 	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtX}, k.x)
+	k.ask("x", k.stride*rows, k.x, k.xRow)
 	k.masks, k.left = k.maskOf(), a.Field(k.t, tpColumns)
 	mask := a.Vec()
 	a.Label(label)
@@ -104,6 +106,22 @@ func (k *tileKernel) overColumns(rows int, begin, end func(), add func(row int, 
 	a.ADDQ(operand.Mem{Base: k.t, Disp: tpXColumn}, k.x)
 	end()
 	a.CountDown(k.left, label)
+}
+
+// ask prefetches rows of planes that follow, if these are far: cores do not prefetch what is read every few rows.
+func (k *tileKernel) ask(name string, rows int, from, step reg.GPVirtual) {
+	near := fmt.Sprint(name, "Near", rows)
+	k.CMPQ(operand.Mem{Base: k.t, Disp: tpFar}, operand.U8(0))
+	k.JE(operand.LabelRef(near))
+	p := k.GP64()
+	k.MOVQ(from, p)
+	for i := range rows {
+		if i > 0 {
+			k.ADDQ(step, p)
+		}
+		k.PREFETCHT1(operand.Mem{Base: p, Disp: pages})
+	}
+	k.Label(near)
 }
 
 // maskOf is where the masks of a tile are: that of y, and those of what each column of the filter sees.
@@ -143,6 +161,7 @@ func (k *tileKernel) store(acc []reg.VecVirtual) {
 	a := k.Asm
 	y, yRow, whole, lanes := a.Field(k.t, tpYAt), a.Field(k.t, tpYRow), a.Field(k.tile, rtWhole), a.Stored(a.LaneMask(k.t, tpLanes))
 	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtY}, y)
+	k.ask("y", len(acc), y, yRow)
 	for i, v := range acc {
 		if k.stride > 1 {
 			a.VPERMPD(oddQuads, v, v)
@@ -191,6 +210,7 @@ func (k *tileKernel) loadGrads(rows int) []reg.VecVirtual {
 	a, dy := k.Asm, k.Vecs(rows)
 	y, yRow, mask := a.Field(k.t, tpYAt), a.Field(k.t, tpYRow), k.view
 	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtY}, y)
+	k.ask("y", rows, y, yRow)
 	a.Move(operand.Mem{Base: k.maskOf()}, mask)
 	for _, v := range dy {
 		if k.stride == 1 {
