@@ -127,7 +127,7 @@ const farElems = 1 << 20
 
 // plan is that of products of so many images.
 func (m *patches) plan(images, in, out int) plan {
-	p := plan{in: in, out: out, pixels: images * m.pixels}
+	p := plan{in: in, out: out, pixels: images * m.pixels, reads: m.inPlace || m.back}
 	p.far = images == 1 && m.p.Images()*m.p.GroupCount()*m.sideRows(in, out)*m.pixels > farElems
 	return p
 }

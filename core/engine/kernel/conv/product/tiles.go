@@ -30,16 +30,30 @@ type tiles struct {
 type plan struct {
 	in, out, pixels int
 	far             bool // its images do not stay in the last cache
+	reads           bool // the in rows are those of images, and not copies
 }
 
-// blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2.
-const blockElems = 1 << 13
+// blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2. Where they come from far away rows are longer.
+func (p *plan) blockElems() int {
+	const near, far = 1 << 13, 1 << 14
+	if p.far {
+		return far
+	}
+	return near
+}
 
-// packs reports whether the in rows are copied: where vectors are short, and planes pages apart, whose lines want the same set of the
-// cache and do not stay there until they are read again.
+// packs reports whether the in rows are copied, where vectors are short: of planes pages apart, whose lines want the same set of the
+// cache and do not stay there until they are read again; and of planes that are far, where there are so many that cores do not prefetch all of
+// them, and enough products for copies to pay, which take longer where vectors are computed in halves.
 func (p *plan) packs() bool {
-	const page = 4096 / 4
-	return kernel.Lanes() < kernel.Block && p.pixels%page == 0 && (p.out >= 32 || min(p.in, p.out) >= 64)
+	const page, prefetched, pay = 4096 / 4, 32, 48
+	switch {
+	case kernel.Lanes() >= kernel.Block:
+		return false
+	case p.far && p.reads && p.in >= prefetched && p.in+p.out > pay && !kernel.Halves():
+		return true
+	}
+	return p.pixels%page == 0 && (p.out >= 32 || min(p.in, p.out) >= 64)
 }
 
 // beside reports whether a call of the micro-kernel takes the pixels beside each other, and not the rows of y below each other: where
@@ -52,20 +66,23 @@ func (p *plan) beside() bool {
 
 // fetches reports whether the next block is prefetched while tiles read this one: cores do not prefetch from so many rows in turn.
 func (p *plan) fetches() bool {
-	return p.far && p.beside() && !p.packs()
+	return p.far && p.reads && p.beside() && !p.packs()
 }
 
-// leastBeside and mostBeside bound the vectors of pixels that calls take beside each other.
-const leastBeside, mostBeside = 8, 64
+// leastBeside and mostBeside bound the vectors of pixels that calls take beside each other, and nearElems the elements of all rows of these.
+const (
+	leastBeside, mostBeside = 8, 64
+	nearElems               = 1 << 14
+)
 
 // block is how many vectors of pixels are worked on at once: so many of all rows that they stay in L1, or in L2 where that would be
 // too few for long calls.
 func (p *plan) block() int {
 	switch {
 	case p.packs():
-		return max(2, blockElems/panelElems(p.in)&^1)
+		return max(2, p.blockElems()/panelElems(p.in)&^1)
 	case p.beside():
-		return max(leastBeside, min(mostBeside, 2*blockElems/(p.in*kernel.Lanes())&^1))
+		return max(leastBeside, min(mostBeside, nearElems/(p.in*kernel.Lanes())&^1))
 	}
 	return 2
 }
@@ -80,7 +97,7 @@ func panelElems(in int) int {
 func (p *plan) scratch() int {
 	n := min(p.in, gemm.BlockK)
 	if p.packs() {
-		n += max(blockElems, 2*panelElems(p.in))
+		n += max(p.blockElems(), 2*panelElems(p.in))
 	}
 	return n
 }
