@@ -14,6 +14,7 @@ import (
 // plane and the last are read from copies.
 type tiled struct {
 	images, planes int
+	batch          int // images of all threads
 	toInput        bool
 	size, columns  int // of the filter
 	h, w, oh, ow   int // of planes of x, and of y
@@ -95,7 +96,7 @@ func (s *tiled) reach() int { return (s.columns-1)*s.stepW + s.stride*narrow }
 // tiledOf is the convolution that a direction is.
 func tiledOf(p *geometry.Shape, d geometry.Direction) tiled {
 	s := tiled{
-		images: p.N, planes: p.C, toInput: d == geometry.ToInput, size: p.R, columns: p.S, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
+		images: p.N, planes: p.C, batch: p.Images(), toInput: d == geometry.ToInput, size: p.R, columns: p.S, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
 		top: p.PadH, left: p.PadW, stepH: p.DilationH(), stepW: p.DilationW(), stride: p.StrideH,
 	}
 	if s.toInput {
@@ -211,7 +212,7 @@ func (s *tiled) call(planes int, x, y *float32) tilePlanes {
 
 // far is 1 where planes do not stay in a cache and are read every few rows, for which kernels prefetch those that follow.
 func (s *tiled) far() int {
-	if s.stepH > 1 && s.images*s.planes*(s.h*s.w+s.oh*s.ow) >= cost.FarElems/2 {
+	if s.stepH > 1 && s.batch*s.planes*(s.h*s.w+s.oh*s.ow) >= cost.FarElems/2 {
 		return 1
 	}
 	return 0
