@@ -85,6 +85,9 @@ func stridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	t[stridePlanes] = float64(p.N * p.K)
 	t[strides] = t[stridePlanes] * float64(rows*kernel.CeilDiv(columns, narrow)*p.R*p.S*narrow) / kernel.Block
+	if p.K > p.C { // each call computes the outputs of one channel
+		t[planeCalls] = float64(p.N * p.C)
+	}
 	return t
 }
 
