@@ -34,14 +34,15 @@ func (b *Backend) overdue() error {
 	if b.life.Closed() {
 		return instance.ErrClosed
 	}
-	if err := b.op.ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("backend tcp: %v: %w", b.op.call, err)
+	ended := b.op.ctx.Err() // once: a call that is canceled meanwhile has not run out of time
+	if ended != nil && !errors.Is(ended, context.DeadlineExceeded) {
+		return fmt.Errorf("backend tcp: %v: %w", b.op.call, ended)
 	}
 	now := time.Now()
 	if err := b.checkUnresponsive(now); err != nil {
 		return err
 	}
-	if b.op.ctx.Err() != nil || !b.op.deadline.IsZero() && !now.Before(b.op.deadline) {
+	if ended != nil || !b.op.deadline.IsZero() && !now.Before(b.op.deadline) {
 		return b.stall()
 	}
 	return nil
