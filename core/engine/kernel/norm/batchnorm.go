@@ -75,10 +75,12 @@ func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, p
 }
 
 // Passes over images go by blocks of channels: planes that lie side by side are
-// read in one stream. Where there is a second pass, those of all images stay in the L2 cache for it.
+// read in one stream. Where there is a second pass, those of all images stay in the L2 cache for it, or in the L3 cache
+// where they would be streams of less than a page, which hardware does not foresee.
 const (
 	mostChannels = 64
 	blockElems   = 1 << 17
+	streamElems  = 1 << 10
 )
 
 // channelBlock is the number of channels of a block, if a pass looks at so many images of hw pixels.
@@ -86,16 +88,12 @@ func channelBlock(n, hw, images int) int {
 	if hw == 1 {
 		return mostChannels // a cache line holds several
 	}
-	return min(mostChannels, max(1, blockElems/(n*hw*images)))
+	return min(mostChannels, max(blockElems/(n*hw*images), kernel.CeilDiv(streamElems, hw)))
 }
 
 // gradBlock is channelBlock for a gradient, which may go by columns.
 func gradBlock[T kernel.Float](n, hw, images int) int {
-	block := channelBlock(n, hw, images)
-	if gradInPixels[T](n, hw) {
-		return min(sumChannels[T](n, hw), max(block, kernel.CeilDiv(leastColumns, hw)))
-	}
-	return block
+	return min(sumChannels[T](n, hw), channelBlock(n, hw, images))
 }
 
 // sumChannels is the most channels whose sums are taken together.

@@ -10,12 +10,11 @@ import (
 // many planes are one stream, and nothing is summed across a vector before the last row. Each pixel gets the factors of its channel.
 
 const (
-	mostWritten  = 15   // pixels of planes that are normalised by columns: larger ones are written to memory faster one after the other
-	mostPixels   = 128  // of planes whose moments or gradients are computed by columns
-	leastImages  = 8    // that pay for the factors of pixels
-	leastOfGrad  = 24   // images that pay for the sums of a gradient, if planes are large
-	mostColumns  = 1024 // whose factors and sums the L1 cache holds
-	leastColumns = 256  // of a block, where two passes over more do not fit into the L2 cache: rows that are shorter come as slowly
+	mostWritten = 15   // pixels of planes that are normalised by columns: larger ones are written to memory faster one after the other
+	mostPixels  = 128  // of planes whose moments or gradients are computed by columns
+	leastImages = 8    // that pay for the factors of pixels
+	leastOfGrad = 24   // images that pay for the sums of a gradient, if planes are large
+	mostColumns = 1024 // whose factors and sums the L1 cache holds
 )
 
 // inPixels reports whether the moments of planes of hw pixels are computed by columns.
