@@ -8,6 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/direct"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
+	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
 )
 
 // Gradients of few weights: a matrix product would take longer to pack dy and x than to multiply them. So both are read as they
@@ -24,10 +25,12 @@ type dotted struct {
 }
 
 // mostSums bounds the vectors of sums of all groups, and nearVectors those of a row that are worked on at once, of a whole register
-// each, so that the rows of a tile stay in L1.
+// each, so that the rows of a tile stay in L1. windowElems bounds the elements of several images that are worked on at once where they come from far away,
+// so that they stay in L2 until all tiles have read them, beside those that are prefetched.
 const (
 	mostSums    = 1 << 12
 	nearVectors = 64
+	windowElems = 3 << 14
 )
 
 // newDotted is of a shape with more than one pixel.
@@ -121,18 +124,41 @@ func (d *dotted) parts(pixels int) int { return kernel.CeilDiv(pixels, nearVecto
 
 // apart adds the products of images as they lie: of several, or of part of one.
 func (d *dotted) apart(images int, x, dy, sums []float32) {
-	parts, whole := d.parts(d.pixels), d.pixels/d.lanes
-	together := max(1, nearVectors*kernel.Block/d.pixels)
+	parts, whole, together := d.parts(d.pixels), d.pixels/d.lanes, d.together()
 	for i := 0; i < images; i += together {
+		var next ahead
 		for part := range parts {
 			first, end := part*whole/parts*d.lanes, (part+1)*whole/parts*d.lanes
 			if part == parts-1 {
 				end = d.pixels
 			}
 			w := d.window(min(together, images-i), end-first)
-			d.tiles(&w, direct.Matrix{Data: dy[i*w.DYRow+first:], Line: d.pixels}, direct.Matrix{Data: x[i*w.XRow+first:], Line: d.line}, sums)
+			if behind := i + together; behind < images && parts == 1 && d.fetches() {
+				next = ahead{
+					tiles: d.tilesOfGroup(), images: min(together, images-behind),
+					dy: operand{dy[behind*w.DYRow:], w.DYRow, d.kg * d.pixels}, x: operand{x[behind*w.XRow:], w.XRow, d.rows * d.line},
+				}
+			}
+			d.tiles(&w, direct.Matrix{Data: dy[i*w.DYRow+first:], Line: d.pixels}, direct.Matrix{Data: x[i*w.XRow+first:], Line: d.line}, sums, &next)
 		}
 	}
+}
+
+// far reports whether images come from far away.
+func (d *dotted) far() bool {
+	return d.p.N*d.p.GroupCount()*(d.kg+d.rows)*d.pixels > farElems
+}
+
+// fetches reports whether images are prefetched while those before are multiplied: with narrow vectors, for whose window it pays to be small.
+func (d *dotted) fetches() bool { return d.lanes < kernel.Block && d.inPlace && d.far() }
+
+// together is how many images a window has.
+func (d *dotted) together() int {
+	pixels := nearVectors * kernel.Block
+	if d.fetches() {
+		pixels = min(pixels, windowElems/(d.kg+d.rows))
+	}
+	return max(1, pixels/d.pixels)
 }
 
 // beside adds the products of images of a few pixels, whose rows are copied side by side.
@@ -147,13 +173,20 @@ func (d *dotted) beside(images int, x, dy, sums, room []float32) {
 			b = direct.Matrix{Data: tall, Line: d.side.line}
 		}
 		w := d.window(1, count*d.pixels)
-		d.tiles(&w, a, b, sums)
+		d.tiles(&w, a, b, sums, new(ahead))
 	}
 }
 
-// tiles adds the products of a window.
-func (d *dotted) tiles(w *direct.Window, dy, x direct.Matrix, sums []float32) {
+// tilesOfGroup is how many tiles a group has.
+func (d *dotted) tilesOfGroup() int {
+	tiles, _, _ := d.Cost()
+	return int(tiles)
+}
+
+// tiles adds the products of a window, and prefetches the next one.
+func (d *dotted) tiles(w *direct.Window, dy, x direct.Matrix, sums []float32, next *ahead) {
 	d.EachTile(func(t direct.DotTile) {
+		next.fetch()
 		d.Keep(t, w, dy, x, sums)
 		sums = sums[t.Sums()*d.lanes:]
 	})
@@ -172,17 +205,48 @@ func (d *dotted) terms() (t cost.Terms) {
 			copied += d.rows
 		}
 		t[deepVectors] = groups * float64(d.p.N*copied*kernel.CeilDiv(d.pixels, d.lanes)) * d.shareOfCopy()
-	} else if together := nearVectors * kernel.Block / d.pixels; together > 1 {
+	} else if together := d.together(); together > 1 {
 		windows = kernel.CeilDiv(d.p.N, together)
 	}
 	vectors := float64(rows * kernel.CeilDiv(pixels, d.lanes))
 	t[keptSteps] = groups * vectors * step
 	t[keptVectors] = groups * vectors * float64(d.kg+d.rows)
-	if d.p.N*d.p.GroupCount()*(d.kg+d.rows)*d.pixels > farElems {
+	if d.far() {
 		t[keptFar] = t[keptVectors]
 	}
 	t[keptRows] = groups * tiles * float64(rows*d.parts(pixels))
 	t[keptCalls] = groups * tiles * float64(windows)
 	t[keptSums] = groups * sums
 	return t
+}
+
+// ahead is images that are prefetched while so many tiles are multiplied: cores do not foresee the short rows of several images. They forget what
+// is asked for at once beyond a few lines, so each tile asks for its share.
+type ahead struct {
+	tiles, done, images int
+	dy, x               operand
+}
+
+// operand is what a group has of images, so many elements of each, which lie so many apart.
+type operand struct {
+	data           []float32
+	between, elems int
+}
+
+// fetch prefetches the share of one tile.
+func (a *ahead) fetch() {
+	if a.images == 0 {
+		return
+	}
+	image := a.dy.elems + a.x.elems
+	from, end := a.images*image*a.done/a.tiles, a.images*image*(a.done+1)/a.tiles
+	for a.done++; from < end; {
+		i, at, o := from/image, from%image, &a.dy
+		if at >= o.elems {
+			at, o = at-o.elems, &a.x
+		}
+		n := min(o.elems-at, end-from)
+		gemm.FetchRows(1, n, &o.data[i*o.between+at], 0, 0)
+		from += n
+	}
 }

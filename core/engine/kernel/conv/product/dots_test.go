@@ -9,8 +9,8 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
-// dotShapes are of every tile, of planes of every number of lanes behind whole vectors, of parts of planes, and of images that are copied side
-// by side.
+// dotShapes are of every tile, of planes of every number of lanes behind whole vectors, of parts of planes, of images that are copied side
+// by side, and of such that are far.
 func dotShapes() (all []geometry.Shape) {
 	shape := func(n, c, h, w, k, groups, size, stride int) {
 		all = append(all, geometry.Shape{N: n, C: c * groups, H: h, W: w, K: k * groups, Groups: groups, R: size, S: size, StrideH: stride, StrideW: stride})
@@ -28,6 +28,8 @@ func dotShapes() (all []geometry.Shape) {
 	shape(2, 3, 1, nearVectors*kernel.Block, 2, 1, 1, 1)
 	shape(3, 2, 33, 67, 5, 2, 1, 1)
 	shape(2, 1, 70, 140, 3, 1, 2, 2)
+	shape(200, 9, 3, 107, 9, 1, 1, 1) // far, three images in a window, of which the next is prefetched; the last one has two
+	shape(202, 4, 13, 21, 7, 2, 1, 1)
 	return all
 }
 
