@@ -92,27 +92,30 @@ func (f *feed) run() {
 		f.giveUp(err)
 		return
 	}
-	f.deliver(p)
-	if err := p.Close(f.ctx); err != nil && !f.isGone() {
+	took := f.deliver(p)
+	told := !took && f.missed().Events > 0 // the reason, with what it missed
+	if err := p.Close(f.ctx); err != nil && !told {
 		f.warn(f.Name, err.Error())
 	}
 }
 
-// deliver delivers events in batches until the run has ended or the observer is gone.
-func (f *feed) deliver(p Instance) {
-	for {
+// deliver delivers events in batches until the run has ended or the observer is gone. It reports whether the observer took the last one.
+func (f *feed) deliver(p Instance) (took bool) {
+	for took = true; ; {
 		over := f.wait()
 		for b := f.next(over); b != nil; b = f.next(over) {
-			if err := p.Observe(f.ctx, b.lines, b.dropped, b.summary); err != nil {
-				f.failed(b, err)
-				if p.Gone() || f.ctx.Err() != nil {
-					f.giveUp(err)
-					return
-				}
+			err := p.Observe(f.ctx, b.lines, b.dropped, b.summary)
+			if took = err == nil; took {
+				continue
+			}
+			f.failed(b, err)
+			if p.Gone() || f.ctx.Err() != nil {
+				f.giveUp(err)
+				return false
 			}
 		}
 		if over {
-			return
+			return took
 		}
 	}
 }
@@ -185,10 +188,4 @@ func (f *feed) reason(err error) string {
 		return fmt.Sprintf("it did not take the rest within close_timeout = %v", f.CloseTimeout)
 	}
 	return err.Error()
-}
-
-func (f *feed) isGone() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.gone
 }

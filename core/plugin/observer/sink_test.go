@@ -67,7 +67,7 @@ func (f *fake) Observe(ctx context.Context, e *sdk.EventBatch) error {
 		os.Exit(3)
 	case f.mode == "panic":
 		panic("the observer is broken")
-	case f.mode == "refuse":
+	case f.mode == "refuse", f.mode == "lost":
 		return errors.New("the server refuses")
 	case f.mode == "deaf":
 		select {}
@@ -83,8 +83,11 @@ func (f *fake) Observe(ctx context.Context, e *sdk.EventBatch) error {
 }
 
 func (f *fake) Close() error {
-	if f.path == "" {
+	switch {
+	case f.path == "":
 		return nil
+	case f.mode == "lost", f.mode == "late":
+		return errors.New("the server refuses the end")
 	}
 	return f.write([]byte("close\n"))
 }
@@ -242,6 +245,21 @@ func TestObserverFails(t *testing.T) {
 			}
 			if got := strings.Join(w.warnings, "\n"); !strings.Contains(got, c.warning) || (c.warning == "") != (got == "") {
 				t.Errorf("warnings %q, want %q", got, c.warning)
+			}
+		})
+	}
+}
+
+// An observer that cannot be closed is a warning of its own only if it took what was delivered before: else it is said once what is wrong.
+func TestCloseFails(t *testing.T) {
+	t.Parallel()
+	for mode, c := range map[string]struct{ missed, warnings int }{"lost": {1, 0}, "late": {0, 1}} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := watch(t, mode, 0, time.Minute)
+			w.run(10)
+			if missed := w.End(nil); len(missed) != c.missed || len(w.warnings) != c.warnings {
+				t.Errorf("missed %v, warnings %q, want %d and %d", missed, w.warnings, c.missed, c.warnings)
 			}
 		})
 	}
