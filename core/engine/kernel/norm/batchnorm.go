@@ -76,7 +76,7 @@ func channelMoments[T kernel.Float](lo, hi, n, c, hw, together int, f func(at, p
 
 // Passes over images go by blocks of channels: planes that lie side by side are
 // read in one stream. Where there is a second pass, those of all images stay in the L2 cache for it, or in the L3 cache
-// where they would be streams of less than a page, which hardware does not foresee.
+// where they would be streams of less than streamElems, a page of float32, which hardware does not foresee.
 const (
 	mostChannels = 64
 	blockElems   = 1 << 17
