@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Depthwise convolution by square filters with stride 2, as networks have it, looks at planes where they are: a kernel
+// Depthwise convolution by 3×3 filters with stride 2, and the input gradients of square filters up to 7×7, look at planes where they are: a kernel
 // takes the even and the odd elements of a row apart in registers, and computes whole planes in one call. What it reads
 // beyond a row is masked, and what it writes beyond one is overwritten by the next row, so that only the first
 // and the last plane of a tensor go through a copy with room around it.
@@ -39,7 +39,7 @@ type stridedPlanes struct {
 
 // stridedRoom is what the kernels read as vectors, none of which may lie in two cache lines: they read it often.
 type stridedRoom struct {
-	runs [3]columnRun
+	runs [4]columnRun
 	taps [maxStridedTaps][narrow]float32 // room for the kernel
 }
 
@@ -47,11 +47,11 @@ type stridedRoom struct {
 // from x on.
 type columnRun struct {
 	blocks, x, y, way int
-	masks             [6][narrow]uint32
+	masks             [5][narrow]uint32
 }
 
 const (
-	maxStridedSize   = 5
+	maxStridedSize   = 7
 	maxStridedTaps   = maxStridedSize * maxStridedSize
 	stridedRoomElems = int(unsafe.Sizeof(stridedRoom{})) / 4
 	stridedSlack     = 32 // elements that kernels may look at before and behind a plane
@@ -59,13 +59,14 @@ const (
 
 // isStrided reports whether these kernels compute a direction.
 func isStrided(p *geometry.Shape, d geometry.Direction) bool {
-	// Columns of y: fewer are computed beside each other, and more take the 5×5 kernel more blocks than they fill.
-	const least, most5 = 3, 2*narrow - 2
-	if d == geometry.ToOutput && p.S == maxStridedSize && p.OutW() > most5 {
+	const least = 3 // columns of y: fewer are computed beside each other
+	if !p.Depthwise() || p.StrideH != 2 || p.StrideW != 2 || p.R != p.S || p.DilationH() != 1 || p.DilationW() != 1 || p.OutW() < least {
 		return false
 	}
-	return p.Depthwise() && p.StrideH == 2 && p.StrideW == 2 && p.R == p.S && (p.S == 3 && p.PadW <= 1 || p.S == maxStridedSize && p.PadW == 2) &&
-		p.DilationH() == 1 && p.DilationW() == 1 && p.OutW() >= least && (d != geometry.ToInput || p.K == p.C)
+	if d != geometry.ToInput {
+		return p.S == 3 && p.PadW <= 1
+	}
+	return p.K == p.C && (p.S == 3 && p.PadW <= 1 || p.S == 5 && p.PadW == 2 || p.S == 7 && p.PadW == 3)
 }
 
 // stridedScratch is Scratch for them.
@@ -154,11 +155,7 @@ func (s *strided) xStep() int {
 func (s *strided) forward(x, w, bias, y []float32) {
 	p, multiplier := &s.p, s.p.K/s.p.C
 	s.outputRuns()
-	if p.R == maxStridedSize {
-		s.rows(0, 0, 4)
-	} else {
-		s.rows(0, 1, 2) // the first row has met the row of y above
-	}
+	s.rows()
 	for first, count := 0, 0; first < p.N*p.K; first += count {
 		k := first % p.K
 		from, to := x[first/multiplier*s.plane:], y[first*s.out:]
@@ -179,12 +176,9 @@ func (s *strided) forward(x, w, bias, y []float32) {
 }
 
 func (s *strided) runForward() {
-	switch s.p.PadW {
-	case 0:
-		vecStridedForward3Pad0(&s.stridedPlanes)
-	case 1:
+	if s.p.PadW > 0 {
 		vecStridedForward3Pad1(&s.stridedPlanes)
-	default:
-		vecStridedForward5Pad2(&s.stridedPlanes)
+	} else {
+		vecStridedForward3Pad0(&s.stridedPlanes)
 	}
 }

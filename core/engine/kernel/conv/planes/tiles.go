@@ -8,10 +8,10 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// tiled is a depthwise convolution with stride 1 by filters of 3, 5 or 7 rows, or with stride 2, to rows of up to eight columns, by filters of 5 rows, but
-// for input gradients. It is computed straight from the image with vectors of eight lanes. A tile of some rows of y is in registers while the filter's columns meet it, one after the other. Masks leave out columns
-// beside the plane, and rows above and below it are left out. Vectors at the edges of a plane look at its neighbours in memory, so the first
-// plane and the last are read from copies.
+// tiled is a depthwise convolution with stride 1 by filters of 3, 5 or 7 rows, or with stride 2 by filters of 5 or 7 rows, but for its input
+// gradients. It is computed straight from the image with vectors of eight lanes. A tile of some rows of y is in registers while the filter's
+// columns meet it, one after the other. Masks leave out columns beside the plane, and rows above and below it are left out. Vectors at the edges
+// of a plane look at its neighbours in memory, so the first plane and the last are read from copies.
 type tiled struct {
 	images, planes int
 	batch          int // images of all threads
@@ -73,7 +73,7 @@ func takesTiles(p *geometry.Shape, d geometry.Direction) bool {
 	case s.ow < half:
 		return false
 	case s.stride > 1:
-		if s.size != 5 || s.toInput || dilated || s.ow == half || s.ow > narrow {
+		if s.size != 5 && (s.size != 7 || kernel.Halves()) || s.toInput || dilated || s.ow == half { // 7 rows are not measured where vectors are computed in halves
 			return false
 		}
 	case s.size == 3:
@@ -109,7 +109,7 @@ func tiledOf(p *geometry.Shape, d geometry.Direction) tiled {
 // rows is how many a tile has at most.
 func (s *tiled) rows() int {
 	if s.size == 7 {
-		return 7
+		return 8 - s.stride
 	}
 	return 8
 }
@@ -271,8 +271,10 @@ func (s *tiled) convolve(x, w, bias, y, scratch []float32) {
 
 func (s *tiled) runForward(t *tilePlanes) {
 	switch {
-	case s.stride > 1:
+	case s.stride > 1 && s.size == 5:
 		vecTileForward5Strided(t)
+	case s.stride > 1:
+		vecTileForward7Strided(t)
 	case s.size == 3:
 		vecTileForward3(t)
 	case s.size == 5:
@@ -284,8 +286,10 @@ func (s *tiled) runForward(t *tilePlanes) {
 
 func (s *tiled) runDots(t *tilePlanes) {
 	switch {
-	case s.stride > 1:
+	case s.stride > 1 && s.size == 5:
 		vecTileDots5Strided(t)
+	case s.stride > 1:
+		vecTileDots7Strided(t)
 	case s.size == 3:
 		vecTileDots3(t)
 	case s.size == 5:

@@ -61,7 +61,7 @@ func takesWideStrided(p *geometry.Shape, d geometry.Direction) bool {
 	if !wholeDepthwise(p) || p.K != p.C && d == geometry.ToInput || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
 		return false
 	}
-	if p.R != 3 && p.R != maxStridedSize && p.R != maxWideSize || p.W < kernel.Block && p.OutW() > narrow {
+	if p.R != 3 && p.R != 5 && p.R != maxWideSize || p.W < kernel.Block && p.OutW() > narrow {
 		return false
 	}
 	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p, d)}
@@ -347,9 +347,9 @@ func (s *wideStrided) runForward(t *wideStrides) {
 		vecWideStridedForward3Pair(t)
 	case s.p.S == 3:
 		vecWideStridedForward3(t)
-	case s.p.S == maxStridedSize && s.pair:
+	case s.p.S == 5 && s.pair:
 		vecWideStridedForward5Pair(t)
-	case s.p.S == maxStridedSize:
+	case s.p.S == 5:
 		vecWideStridedForward5(t)
 	case s.pair:
 		vecWideStridedForward7Pair(t)
@@ -369,7 +369,7 @@ func wideStridedGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 }
 
 func (s *wideStrided) runGrad(t *wideStrides) {
-	size3, size5, odd := s.p.S == 3, s.p.S == maxStridedSize, s.p.PadW%2 > 0
+	size3, size5, odd := s.p.S == 3, s.p.S == 5, s.p.PadW%2 > 0
 	switch {
 	case s.p.StrideW == 3:
 		vecWideStridedGrad3By3(t)
@@ -430,9 +430,9 @@ func (s *wideStrided) runDots(t *wideStrides) {
 		vecWideStridedDots3Pair(t)
 	case s.p.S == 3:
 		vecWideStridedDots3(t)
-	case s.p.S == maxStridedSize && s.pair:
+	case s.p.S == 5 && s.pair:
 		vecWideStridedDots5Pair(t)
-	case s.p.S == maxStridedSize:
+	case s.p.S == 5:
 		vecWideStridedDots5(t)
 	default:
 		s.runParts(t)

@@ -4,24 +4,14 @@ package planes
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecStridedForward3Pad1 convolves planes with a 3×3 filter each, with stride 2.
-func vecStridedForward3Pad1(stridedPlanes *stridedPlanes) {
-	stridedForward3Pad1NEON(stridedPlanes)
-}
-
 // vecStridedForward3Pad0 convolves planes with a 3×3 filter each, with stride 2.
 func vecStridedForward3Pad0(stridedPlanes *stridedPlanes) {
 	stridedForward3Pad0NEON(stridedPlanes)
 }
 
-// vecStridedForward5Pad2 convolves planes with a 5×5 filter each, with stride 2.
-func vecStridedForward5Pad2(stridedPlanes *stridedPlanes) {
-	stridedForward5Pad2NEON(stridedPlanes)
-}
-
-// vecStridedGrad3Pad1 computes the gradient of planes that 3×3 filters see with stride 2.
-func vecStridedGrad3Pad1(stridedPlanes *stridedPlanes) {
-	stridedGrad3Pad1NEON(stridedPlanes)
+// vecStridedDots3Pad0 sums dy·x over planes, with stride 2, for 3×3 filters.
+func vecStridedDots3Pad0(stridedPlanes *stridedPlanes) {
+	stridedDots3Pad0NEON(stridedPlanes)
 }
 
 // vecStridedGrad3Pad0 computes the gradient of planes that 3×3 filters see with stride 2.
@@ -29,29 +19,29 @@ func vecStridedGrad3Pad0(stridedPlanes *stridedPlanes) {
 	stridedGrad3Pad0NEON(stridedPlanes)
 }
 
+// vecStridedForward3Pad1 convolves planes with a 3×3 filter each, with stride 2.
+func vecStridedForward3Pad1(stridedPlanes *stridedPlanes) {
+	stridedForward3Pad1NEON(stridedPlanes)
+}
+
+// vecStridedDots3Pad1 sums dy·x over planes, with stride 2, for 3×3 filters.
+func vecStridedDots3Pad1(stridedPlanes *stridedPlanes) {
+	stridedDots3Pad1NEON(stridedPlanes)
+}
+
+// vecStridedGrad3Pad1 computes the gradient of planes that 3×3 filters see with stride 2.
+func vecStridedGrad3Pad1(stridedPlanes *stridedPlanes) {
+	stridedGrad3Pad1NEON(stridedPlanes)
+}
+
 // vecStridedGrad5Pad2 computes the gradient of planes that 5×5 filters see with stride 2.
 func vecStridedGrad5Pad2(stridedPlanes *stridedPlanes) {
 	stridedGrad5Pad2NEON(stridedPlanes)
 }
 
-// vecStridedDots3Pad1Rows3 sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
-func vecStridedDots3Pad1Rows3(stridedPlanes *stridedPlanes) {
-	stridedDots3Pad1Rows3NEON(stridedPlanes)
-}
-
-// vecStridedDots3Pad0Rows3 sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
-func vecStridedDots3Pad0Rows3(stridedPlanes *stridedPlanes) {
-	stridedDots3Pad0Rows3NEON(stridedPlanes)
-}
-
-// vecStridedDots5Pad2Rows2 sums dy·x over planes, with stride 2, for 2 rows of 5×5 filters.
-func vecStridedDots5Pad2Rows2(stridedPlanes *stridedPlanes) {
-	stridedDots5Pad2Rows2NEON(stridedPlanes)
-}
-
-// vecStridedDots5Pad2Rows1 sums dy·x over planes, with stride 2, for 1 rows of 5×5 filters.
-func vecStridedDots5Pad2Rows1(stridedPlanes *stridedPlanes) {
-	stridedDots5Pad2Rows1NEON(stridedPlanes)
+// vecStridedGrad7Pad3 computes the gradient of planes that 7×7 filters see with stride 2.
+func vecStridedGrad7Pad3(stridedPlanes *stridedPlanes) {
+	stridedGrad7Pad3NEON(stridedPlanes)
 }
 
 // vecWideForward3 convolves planes with a 3×3 filter each.
@@ -327,6 +317,16 @@ func vecTileForward5Strided(tilePlanes *tilePlanes) {
 // vecTileDots5Strided adds the products of dy and x for each weight of a filter of 5 rows, [row][column][lanes]. The stride is 2.
 func vecTileDots5Strided(tilePlanes *tilePlanes) {
 	tileDots5StridedNEON(tilePlanes)
+}
+
+// vecTileForward7Strided convolves planes with a filter of 7 rows each. The stride is 2.
+func vecTileForward7Strided(tilePlanes *tilePlanes) {
+	tileForward7StridedNEON(tilePlanes)
+}
+
+// vecTileDots7Strided adds the products of dy and x for each weight of a filter of 7 rows, [row][column][lanes]. The stride is 2.
+func vecTileDots7Strided(tilePlanes *tilePlanes) {
+	tileDots7StridedNEON(tilePlanes)
 }
 
 // vecSmallForward8 convolves planes of 8 images that a vector holds each.

@@ -6,23 +6,13 @@ package planes
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecStridedForward3Pad1 convolves planes with a 3×3 filter each, with stride 2.
-func vecStridedForward3Pad1(stridedPlanes *stridedPlanes) {
-	kernel.NoVectors()
-}
-
 // vecStridedForward3Pad0 convolves planes with a 3×3 filter each, with stride 2.
 func vecStridedForward3Pad0(stridedPlanes *stridedPlanes) {
 	kernel.NoVectors()
 }
 
-// vecStridedForward5Pad2 convolves planes with a 5×5 filter each, with stride 2.
-func vecStridedForward5Pad2(stridedPlanes *stridedPlanes) {
-	kernel.NoVectors()
-}
-
-// vecStridedGrad3Pad1 computes the gradient of planes that 3×3 filters see with stride 2.
-func vecStridedGrad3Pad1(stridedPlanes *stridedPlanes) {
+// vecStridedDots3Pad0 sums dy·x over planes, with stride 2, for 3×3 filters.
+func vecStridedDots3Pad0(stridedPlanes *stridedPlanes) {
 	kernel.NoVectors()
 }
 
@@ -31,28 +21,28 @@ func vecStridedGrad3Pad0(stridedPlanes *stridedPlanes) {
 	kernel.NoVectors()
 }
 
+// vecStridedForward3Pad1 convolves planes with a 3×3 filter each, with stride 2.
+func vecStridedForward3Pad1(stridedPlanes *stridedPlanes) {
+	kernel.NoVectors()
+}
+
+// vecStridedDots3Pad1 sums dy·x over planes, with stride 2, for 3×3 filters.
+func vecStridedDots3Pad1(stridedPlanes *stridedPlanes) {
+	kernel.NoVectors()
+}
+
+// vecStridedGrad3Pad1 computes the gradient of planes that 3×3 filters see with stride 2.
+func vecStridedGrad3Pad1(stridedPlanes *stridedPlanes) {
+	kernel.NoVectors()
+}
+
 // vecStridedGrad5Pad2 computes the gradient of planes that 5×5 filters see with stride 2.
 func vecStridedGrad5Pad2(stridedPlanes *stridedPlanes) {
 	kernel.NoVectors()
 }
 
-// vecStridedDots3Pad1Rows3 sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
-func vecStridedDots3Pad1Rows3(stridedPlanes *stridedPlanes) {
-	kernel.NoVectors()
-}
-
-// vecStridedDots3Pad0Rows3 sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
-func vecStridedDots3Pad0Rows3(stridedPlanes *stridedPlanes) {
-	kernel.NoVectors()
-}
-
-// vecStridedDots5Pad2Rows2 sums dy·x over planes, with stride 2, for 2 rows of 5×5 filters.
-func vecStridedDots5Pad2Rows2(stridedPlanes *stridedPlanes) {
-	kernel.NoVectors()
-}
-
-// vecStridedDots5Pad2Rows1 sums dy·x over planes, with stride 2, for 1 rows of 5×5 filters.
-func vecStridedDots5Pad2Rows1(stridedPlanes *stridedPlanes) {
+// vecStridedGrad7Pad3 computes the gradient of planes that 7×7 filters see with stride 2.
+func vecStridedGrad7Pad3(stridedPlanes *stridedPlanes) {
 	kernel.NoVectors()
 }
 
@@ -328,6 +318,16 @@ func vecTileForward5Strided(tilePlanes *tilePlanes) {
 
 // vecTileDots5Strided adds the products of dy and x for each weight of a filter of 5 rows, [row][column][lanes]. The stride is 2.
 func vecTileDots5Strided(tilePlanes *tilePlanes) {
+	kernel.NoVectors()
+}
+
+// vecTileForward7Strided convolves planes with a filter of 7 rows each. The stride is 2.
+func vecTileForward7Strided(tilePlanes *tilePlanes) {
+	kernel.NoVectors()
+}
+
+// vecTileDots7Strided adds the products of dy and x for each weight of a filter of 7 rows, [row][column][lanes]. The stride is 2.
+func vecTileDots7Strided(tilePlanes *tilePlanes) {
 	kernel.NoVectors()
 }
 

@@ -144,7 +144,7 @@ var (
 // The offsets at which the assembly reads stridedRoom: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(stridedRoom{}.runs)-0]
-	_ = [1]byte{}[unsafe.Offsetof(stridedRoom{}.taps)-672]
+	_ = [1]byte{}[unsafe.Offsetof(stridedRoom{}.taps)-768]
 )
 
 // The offsets at which the assembly reads columnRun: each index is 0.

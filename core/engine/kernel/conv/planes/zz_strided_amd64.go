@@ -2,52 +2,42 @@
 
 package planes
 
-// stridedForward3Pad1AVX2 convolves planes with a 3×3 filter each, with stride 2.
-//
-//go:noescape
-func stridedForward3Pad1AVX2(stridedPlanes *stridedPlanes)
-
 // stridedForward3Pad0AVX2 convolves planes with a 3×3 filter each, with stride 2.
 //
 //go:noescape
 func stridedForward3Pad0AVX2(stridedPlanes *stridedPlanes)
 
-// stridedForward5Pad2AVX2 convolves planes with a 5×5 filter each, with stride 2.
+// stridedDots3Pad0AVX2 sums dy·x over planes, with stride 2, for 3×3 filters.
 //
 //go:noescape
-func stridedForward5Pad2AVX2(stridedPlanes *stridedPlanes)
-
-// stridedGrad3Pad1AVX2 computes the gradient of planes that 3×3 filters see with stride 2.
-//
-//go:noescape
-func stridedGrad3Pad1AVX2(stridedPlanes *stridedPlanes)
+func stridedDots3Pad0AVX2(stridedPlanes *stridedPlanes)
 
 // stridedGrad3Pad0AVX2 computes the gradient of planes that 3×3 filters see with stride 2.
 //
 //go:noescape
 func stridedGrad3Pad0AVX2(stridedPlanes *stridedPlanes)
 
+// stridedForward3Pad1AVX2 convolves planes with a 3×3 filter each, with stride 2.
+//
+//go:noescape
+func stridedForward3Pad1AVX2(stridedPlanes *stridedPlanes)
+
+// stridedDots3Pad1AVX2 sums dy·x over planes, with stride 2, for 3×3 filters.
+//
+//go:noescape
+func stridedDots3Pad1AVX2(stridedPlanes *stridedPlanes)
+
+// stridedGrad3Pad1AVX2 computes the gradient of planes that 3×3 filters see with stride 2.
+//
+//go:noescape
+func stridedGrad3Pad1AVX2(stridedPlanes *stridedPlanes)
+
 // stridedGrad5Pad2AVX2 computes the gradient of planes that 5×5 filters see with stride 2.
 //
 //go:noescape
 func stridedGrad5Pad2AVX2(stridedPlanes *stridedPlanes)
 
-// stridedDots3Pad1Rows3AVX2 sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
+// stridedGrad7Pad3AVX2 computes the gradient of planes that 7×7 filters see with stride 2.
 //
 //go:noescape
-func stridedDots3Pad1Rows3AVX2(stridedPlanes *stridedPlanes)
-
-// stridedDots3Pad0Rows3AVX2 sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
-//
-//go:noescape
-func stridedDots3Pad0Rows3AVX2(stridedPlanes *stridedPlanes)
-
-// stridedDots5Pad2Rows2AVX2 sums dy·x over planes, with stride 2, for 2 rows of 5×5 filters.
-//
-//go:noescape
-func stridedDots5Pad2Rows2AVX2(stridedPlanes *stridedPlanes)
-
-// stridedDots5Pad2Rows1AVX2 sums dy·x over planes, with stride 2, for 1 rows of 5×5 filters.
-//
-//go:noescape
-func stridedDots5Pad2Rows1AVX2(stridedPlanes *stridedPlanes)
+func stridedGrad7Pad3AVX2(stridedPlanes *stridedPlanes)

@@ -2,52 +2,42 @@
 
 package planes
 
-// stridedForward3Pad1NEON convolves planes with a 3×3 filter each, with stride 2.
-//
-//go:noescape
-func stridedForward3Pad1NEON(stridedPlanes *stridedPlanes)
-
 // stridedForward3Pad0NEON convolves planes with a 3×3 filter each, with stride 2.
 //
 //go:noescape
 func stridedForward3Pad0NEON(stridedPlanes *stridedPlanes)
 
-// stridedForward5Pad2NEON convolves planes with a 5×5 filter each, with stride 2.
+// stridedDots3Pad0NEON sums dy·x over planes, with stride 2, for 3×3 filters.
 //
 //go:noescape
-func stridedForward5Pad2NEON(stridedPlanes *stridedPlanes)
-
-// stridedGrad3Pad1NEON computes the gradient of planes that 3×3 filters see with stride 2.
-//
-//go:noescape
-func stridedGrad3Pad1NEON(stridedPlanes *stridedPlanes)
+func stridedDots3Pad0NEON(stridedPlanes *stridedPlanes)
 
 // stridedGrad3Pad0NEON computes the gradient of planes that 3×3 filters see with stride 2.
 //
 //go:noescape
 func stridedGrad3Pad0NEON(stridedPlanes *stridedPlanes)
 
+// stridedForward3Pad1NEON convolves planes with a 3×3 filter each, with stride 2.
+//
+//go:noescape
+func stridedForward3Pad1NEON(stridedPlanes *stridedPlanes)
+
+// stridedDots3Pad1NEON sums dy·x over planes, with stride 2, for 3×3 filters.
+//
+//go:noescape
+func stridedDots3Pad1NEON(stridedPlanes *stridedPlanes)
+
+// stridedGrad3Pad1NEON computes the gradient of planes that 3×3 filters see with stride 2.
+//
+//go:noescape
+func stridedGrad3Pad1NEON(stridedPlanes *stridedPlanes)
+
 // stridedGrad5Pad2NEON computes the gradient of planes that 5×5 filters see with stride 2.
 //
 //go:noescape
 func stridedGrad5Pad2NEON(stridedPlanes *stridedPlanes)
 
-// stridedDots3Pad1Rows3NEON sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
+// stridedGrad7Pad3NEON computes the gradient of planes that 7×7 filters see with stride 2.
 //
 //go:noescape
-func stridedDots3Pad1Rows3NEON(stridedPlanes *stridedPlanes)
-
-// stridedDots3Pad0Rows3NEON sums dy·x over planes, with stride 2, for 3 rows of 3×3 filters.
-//
-//go:noescape
-func stridedDots3Pad0Rows3NEON(stridedPlanes *stridedPlanes)
-
-// stridedDots5Pad2Rows2NEON sums dy·x over planes, with stride 2, for 2 rows of 5×5 filters.
-//
-//go:noescape
-func stridedDots5Pad2Rows2NEON(stridedPlanes *stridedPlanes)
-
-// stridedDots5Pad2Rows1NEON sums dy·x over planes, with stride 2, for 1 rows of 5×5 filters.
-//
-//go:noescape
-func stridedDots5Pad2Rows1NEON(stridedPlanes *stridedPlanes)
+func stridedGrad7Pad3NEON(stridedPlanes *stridedPlanes)

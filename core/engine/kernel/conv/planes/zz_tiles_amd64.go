@@ -41,3 +41,13 @@ func tileForward5StridedAVX2(tilePlanes *tilePlanes)
 //
 //go:noescape
 func tileDots5StridedAVX2(tilePlanes *tilePlanes)
+
+// tileForward7StridedAVX2 convolves planes with a filter of 7 rows each. The stride is 2.
+//
+//go:noescape
+func tileForward7StridedAVX2(tilePlanes *tilePlanes)
+
+// tileDots7StridedAVX2 adds the products of dy and x for each weight of a filter of 7 rows, [row][column][lanes]. The stride is 2.
+//
+//go:noescape
+func tileDots7StridedAVX2(tilePlanes *tilePlanes)

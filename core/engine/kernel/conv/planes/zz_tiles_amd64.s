@@ -14068,3 +14068,3104 @@ tileDone:
 	JNZ  plane
 	VZEROUPPER
 	RET
+
+// func tileForward7StridedAVX2(tilePlanes *tilePlanes)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·tileForward7StridedAVX2(SB), NOSPLIT, $0-8
+	MOVQ tilePlanes+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ CX, 192(AX)
+	MOVQ 8(AX), CX
+	MOVQ CX, 200(AX)
+	MOVQ 120(AX), CX
+	MOVQ CX, 224(AX)
+	MOVQ 152(AX), CX
+	MOVQ CX, 232(AX)
+
+plane:
+	MOVQ 96(AX), CX
+	MOVQ CX, 256(AX)
+	MOVQ 104(AX), CX
+
+tile:
+	CMPQ         16(CX), $0x06
+	JNE          lower6
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	VMOVAPS      Y1, Y5
+	VMOVAPS      Y1, Y6
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	CMPQ         272(AX), $0x00
+	JE           xNear12
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear12:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf6:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y14
+	LEAQ         (DX)(SI*1), R13
+	VBROADCASTSS (DX), Y7
+	VBROADCASTSS (DX)(BX*1), Y8
+	VBROADCASTSS (DX)(BX*2), Y9
+	VBROADCASTSS (DX)(SI*1), Y10
+	VBROADCASTSS (DX)(BX*4), Y11
+	VBROADCASTSS (R13)(BX*2), Y12
+	VBROADCASTSS (DX)(SI*2), Y13
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf6Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y14, Y0, Y0
+	VFMADD231PS  Y7, Y0, Y1
+
+columnOf6Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf6Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf6Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf6Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+columnOf6Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf6Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+
+columnOf6Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf6Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+
+columnOf6Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf6Below5
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	VFMADD231PS Y12, Y0, Y1
+
+columnOf6Below5:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	VFMADD231PS Y13, Y0, Y1
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	VFMADD231PS Y12, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y7, Y0, Y5
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	VFMADD231PS Y13, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	VFMADD231PS Y12, Y0, Y3
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y7, Y0, Y6
+	VFMADD231PS Y9, Y0, Y5
+	VFMADD231PS Y11, Y0, Y4
+	VFMADD231PS Y13, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y8, Y0, Y6
+	VFMADD231PS Y10, Y0, Y5
+	VFMADD231PS Y12, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y9, Y0, Y6
+	VFMADD231PS Y11, Y0, Y5
+	VFMADD231PS Y13, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y10, Y0, Y6
+	VFMADD231PS Y12, Y0, Y5
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y11, Y0, Y6
+	VFMADD231PS Y13, Y0, Y5
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0f
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y12, Y0, Y6
+	ADDQ        R8, R13
+	CMPQ        R10, $0x10
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y13, Y0, Y6
+	ADDQ        R8, R13
+
+columnOf6Done:
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear6:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of6
+	VMOVUPS Y1, (DX)
+	JMP     next0Of6
+
+part0Of6:
+	CMPQ    DI, $0x08
+	JNE     part137
+	VMOVUPS Y1, (DX)
+	JMP     stored137
+
+part137:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_137
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_137:
+	TESTQ   $0x00000002, DI
+	JZ      without2_137
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_137:
+	TESTQ  $0x00000001, DI
+	JZ     stored137
+	VMOVSS X1, (R8)
+
+stored137:
+next0Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of6
+	VMOVUPS Y2, (DX)
+	JMP     next1Of6
+
+part1Of6:
+	CMPQ    DI, $0x08
+	JNE     part138
+	VMOVUPS Y2, (DX)
+	JMP     stored138
+
+part138:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_138
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_138:
+	TESTQ   $0x00000002, DI
+	JZ      without2_138
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_138:
+	TESTQ  $0x00000001, DI
+	JZ     stored138
+	VMOVSS X2, (R8)
+
+stored138:
+next1Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of6
+	VMOVUPS Y3, (DX)
+	JMP     next2Of6
+
+part2Of6:
+	CMPQ    DI, $0x08
+	JNE     part139
+	VMOVUPS Y3, (DX)
+	JMP     stored139
+
+part139:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_139
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_139:
+	TESTQ   $0x00000002, DI
+	JZ      without2_139
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_139:
+	TESTQ  $0x00000001, DI
+	JZ     stored139
+	VMOVSS X3, (R8)
+
+stored139:
+next2Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of6
+	VMOVUPS Y4, (DX)
+	JMP     next3Of6
+
+part3Of6:
+	CMPQ    DI, $0x08
+	JNE     part140
+	VMOVUPS Y4, (DX)
+	JMP     stored140
+
+part140:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_140
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, R8
+
+without4_140:
+	TESTQ   $0x00000002, DI
+	JZ      without2_140
+	VMOVLPS X4, (R8)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, R8
+
+without2_140:
+	TESTQ  $0x00000001, DI
+	JZ     stored140
+	VMOVSS X4, (R8)
+
+stored140:
+next3Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y5, Y5
+	CMPQ    SI, $0x04
+	JLE     part4Of6
+	VMOVUPS Y5, (DX)
+	JMP     next4Of6
+
+part4Of6:
+	CMPQ    DI, $0x08
+	JNE     part141
+	VMOVUPS Y5, (DX)
+	JMP     stored141
+
+part141:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_141
+	VMOVUPS      X5, (R8)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, R8
+
+without4_141:
+	TESTQ   $0x00000002, DI
+	JZ      without2_141
+	VMOVLPS X5, (R8)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, R8
+
+without2_141:
+	TESTQ  $0x00000001, DI
+	JZ     stored141
+	VMOVSS X5, (R8)
+
+stored141:
+next4Of6:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y6, Y6
+	CMPQ    SI, $0x05
+	JLE     part5Of6
+	VMOVUPS Y6, (DX)
+	JMP     next5Of6
+
+part5Of6:
+	CMPQ    DI, $0x08
+	JNE     part142
+	VMOVUPS Y6, (DX)
+	JMP     stored142
+
+part142:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_142
+	VMOVUPS      X6, (SI)
+	VEXTRACTF128 $0x01, Y6, X6
+	ADDQ         $0x10, SI
+
+without4_142:
+	TESTQ   $0x00000002, DI
+	JZ      without2_142
+	VMOVLPS X6, (SI)
+	VPSRLDQ $0x08, X6, X6
+	ADDQ    $0x08, SI
+
+without2_142:
+	TESTQ  $0x00000001, DI
+	JZ     stored142
+	VMOVSS X6, (SI)
+
+stored142:
+next5Of6:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower6:
+	CMPQ         16(CX), $0x05
+	JNE          lower5
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	VMOVAPS      Y1, Y5
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	CMPQ         272(AX), $0x00
+	JE           xNear10
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear10:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf5:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y13
+	LEAQ         (DX)(SI*1), R13
+	VBROADCASTSS (DX), Y6
+	VBROADCASTSS (DX)(BX*1), Y7
+	VBROADCASTSS (DX)(BX*2), Y8
+	VBROADCASTSS (DX)(SI*1), Y9
+	VBROADCASTSS (DX)(BX*4), Y10
+	VBROADCASTSS (R13)(BX*2), Y11
+	VBROADCASTSS (DX)(SI*2), Y12
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf5Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y13, Y0, Y0
+	VFMADD231PS  Y6, Y0, Y1
+
+columnOf5Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf5Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf5Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf5Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf5Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf5Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+columnOf5Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf5Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+
+columnOf5Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf5Below5
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+
+columnOf5Below5:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y6, Y0, Y4
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	VFMADD231PS Y12, Y0, Y1
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y6, Y0, Y5
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	VFMADD231PS Y12, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y7, Y0, Y5
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	VFMADD231PS Y12, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y9, Y0, Y5
+	VFMADD231PS Y11, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y10, Y0, Y5
+	VFMADD231PS Y12, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y11, Y0, Y5
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y12, Y0, Y5
+	ADDQ        R8, R13
+
+columnOf5Done:
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear5:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of5
+	VMOVUPS Y1, (DX)
+	JMP     next0Of5
+
+part0Of5:
+	CMPQ    DI, $0x08
+	JNE     part143
+	VMOVUPS Y1, (DX)
+	JMP     stored143
+
+part143:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_143
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_143:
+	TESTQ   $0x00000002, DI
+	JZ      without2_143
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_143:
+	TESTQ  $0x00000001, DI
+	JZ     stored143
+	VMOVSS X1, (R8)
+
+stored143:
+next0Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of5
+	VMOVUPS Y2, (DX)
+	JMP     next1Of5
+
+part1Of5:
+	CMPQ    DI, $0x08
+	JNE     part144
+	VMOVUPS Y2, (DX)
+	JMP     stored144
+
+part144:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_144
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_144:
+	TESTQ   $0x00000002, DI
+	JZ      without2_144
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_144:
+	TESTQ  $0x00000001, DI
+	JZ     stored144
+	VMOVSS X2, (R8)
+
+stored144:
+next1Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of5
+	VMOVUPS Y3, (DX)
+	JMP     next2Of5
+
+part2Of5:
+	CMPQ    DI, $0x08
+	JNE     part145
+	VMOVUPS Y3, (DX)
+	JMP     stored145
+
+part145:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_145
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_145:
+	TESTQ   $0x00000002, DI
+	JZ      without2_145
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_145:
+	TESTQ  $0x00000001, DI
+	JZ     stored145
+	VMOVSS X3, (R8)
+
+stored145:
+next2Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of5
+	VMOVUPS Y4, (DX)
+	JMP     next3Of5
+
+part3Of5:
+	CMPQ    DI, $0x08
+	JNE     part146
+	VMOVUPS Y4, (DX)
+	JMP     stored146
+
+part146:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_146
+	VMOVUPS      X4, (R8)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, R8
+
+without4_146:
+	TESTQ   $0x00000002, DI
+	JZ      without2_146
+	VMOVLPS X4, (R8)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, R8
+
+without2_146:
+	TESTQ  $0x00000001, DI
+	JZ     stored146
+	VMOVSS X4, (R8)
+
+stored146:
+next3Of5:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y5, Y5
+	CMPQ    SI, $0x04
+	JLE     part4Of5
+	VMOVUPS Y5, (DX)
+	JMP     next4Of5
+
+part4Of5:
+	CMPQ    DI, $0x08
+	JNE     part147
+	VMOVUPS Y5, (DX)
+	JMP     stored147
+
+part147:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_147
+	VMOVUPS      X5, (SI)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, SI
+
+without4_147:
+	TESTQ   $0x00000002, DI
+	JZ      without2_147
+	VMOVLPS X5, (SI)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, SI
+
+without2_147:
+	TESTQ  $0x00000001, DI
+	JZ     stored147
+	VMOVSS X5, (SI)
+
+stored147:
+next4Of5:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower5:
+	CMPQ         16(CX), $0x04
+	JNE          lower4
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	VMOVAPS      Y1, Y4
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	CMPQ         272(AX), $0x00
+	JE           xNear8
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear8:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf4:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y12
+	LEAQ         (DX)(SI*1), R13
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS (DX)(BX*1), Y6
+	VBROADCASTSS (DX)(BX*2), Y7
+	VBROADCASTSS (DX)(SI*1), Y8
+	VBROADCASTSS (DX)(BX*4), Y9
+	VBROADCASTSS (R13)(BX*2), Y10
+	VBROADCASTSS (DX)(SI*2), Y11
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf4Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y12, Y0, Y0
+	VFMADD231PS  Y5, Y0, Y1
+
+columnOf4Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf4Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y1
+
+columnOf4Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf4Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf4Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf4Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf4Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf4Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y5, Y0, Y3
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+columnOf4Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf4Below5
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+
+columnOf4Below5:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y5, Y0, Y4
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y6, Y0, Y4
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y10, Y0, Y4
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y11, Y0, Y4
+	ADDQ        R8, R13
+
+columnOf4Done:
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear4:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of4
+	VMOVUPS Y1, (DX)
+	JMP     next0Of4
+
+part0Of4:
+	CMPQ    DI, $0x08
+	JNE     part148
+	VMOVUPS Y1, (DX)
+	JMP     stored148
+
+part148:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_148
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_148:
+	TESTQ   $0x00000002, DI
+	JZ      without2_148
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_148:
+	TESTQ  $0x00000001, DI
+	JZ     stored148
+	VMOVSS X1, (R8)
+
+stored148:
+next0Of4:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of4
+	VMOVUPS Y2, (DX)
+	JMP     next1Of4
+
+part1Of4:
+	CMPQ    DI, $0x08
+	JNE     part149
+	VMOVUPS Y2, (DX)
+	JMP     stored149
+
+part149:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_149
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_149:
+	TESTQ   $0x00000002, DI
+	JZ      without2_149
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_149:
+	TESTQ  $0x00000001, DI
+	JZ     stored149
+	VMOVSS X2, (R8)
+
+stored149:
+next1Of4:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of4
+	VMOVUPS Y3, (DX)
+	JMP     next2Of4
+
+part2Of4:
+	CMPQ    DI, $0x08
+	JNE     part150
+	VMOVUPS Y3, (DX)
+	JMP     stored150
+
+part150:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_150
+	VMOVUPS      X3, (R8)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R8
+
+without4_150:
+	TESTQ   $0x00000002, DI
+	JZ      without2_150
+	VMOVLPS X3, (R8)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R8
+
+without2_150:
+	TESTQ  $0x00000001, DI
+	JZ     stored150
+	VMOVSS X3, (R8)
+
+stored150:
+next2Of4:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y4, Y4
+	CMPQ    SI, $0x03
+	JLE     part3Of4
+	VMOVUPS Y4, (DX)
+	JMP     next3Of4
+
+part3Of4:
+	CMPQ    DI, $0x08
+	JNE     part151
+	VMOVUPS Y4, (DX)
+	JMP     stored151
+
+part151:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_151
+	VMOVUPS      X4, (SI)
+	VEXTRACTF128 $0x01, Y4, X4
+	ADDQ         $0x10, SI
+
+without4_151:
+	TESTQ   $0x00000002, DI
+	JZ      without2_151
+	VMOVLPS X4, (SI)
+	VPSRLDQ $0x08, X4, X4
+	ADDQ    $0x08, SI
+
+without2_151:
+	TESTQ  $0x00000001, DI
+	JZ     stored151
+	VMOVSS X4, (SI)
+
+stored151:
+next3Of4:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower4:
+	CMPQ         16(CX), $0x03
+	JNE          lower3
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	VMOVAPS      Y1, Y3
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	CMPQ         272(AX), $0x00
+	JE           xNear6
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf3:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y11
+	LEAQ         (DX)(SI*1), R13
+	VBROADCASTSS (DX), Y4
+	VBROADCASTSS (DX)(BX*1), Y5
+	VBROADCASTSS (DX)(BX*2), Y6
+	VBROADCASTSS (DX)(SI*1), Y7
+	VBROADCASTSS (DX)(BX*4), Y8
+	VBROADCASTSS (R13)(BX*2), Y9
+	VBROADCASTSS (DX)(SI*2), Y10
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf3Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y11, Y0, Y0
+	VFMADD231PS  Y4, Y0, Y1
+
+columnOf3Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf3Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y1
+
+columnOf3Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf3Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y4, Y0, Y2
+	VFMADD231PS Y6, Y0, Y1
+
+columnOf3Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf3Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf3Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf3Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y4, Y0, Y3
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf3Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf3Below5
+	CMPQ        R10, $0x05
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y5, Y0, Y3
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+columnOf3Below5:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y9, Y0, Y3
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y10, Y0, Y3
+	ADDQ        R8, R13
+
+columnOf3Done:
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear3:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of3
+	VMOVUPS Y1, (DX)
+	JMP     next0Of3
+
+part0Of3:
+	CMPQ    DI, $0x08
+	JNE     part152
+	VMOVUPS Y1, (DX)
+	JMP     stored152
+
+part152:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_152
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_152:
+	TESTQ   $0x00000002, DI
+	JZ      without2_152
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_152:
+	TESTQ  $0x00000001, DI
+	JZ     stored152
+	VMOVSS X1, (R8)
+
+stored152:
+next0Of3:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of3
+	VMOVUPS Y2, (DX)
+	JMP     next1Of3
+
+part1Of3:
+	CMPQ    DI, $0x08
+	JNE     part153
+	VMOVUPS Y2, (DX)
+	JMP     stored153
+
+part153:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_153
+	VMOVUPS      X2, (R8)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R8
+
+without4_153:
+	TESTQ   $0x00000002, DI
+	JZ      without2_153
+	VMOVLPS X2, (R8)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R8
+
+without2_153:
+	TESTQ  $0x00000001, DI
+	JZ     stored153
+	VMOVSS X2, (R8)
+
+stored153:
+next1Of3:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y3, Y3
+	CMPQ    SI, $0x02
+	JLE     part2Of3
+	VMOVUPS Y3, (DX)
+	JMP     next2Of3
+
+part2Of3:
+	CMPQ    DI, $0x08
+	JNE     part154
+	VMOVUPS Y3, (DX)
+	JMP     stored154
+
+part154:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_154
+	VMOVUPS      X3, (SI)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, SI
+
+without4_154:
+	TESTQ   $0x00000002, DI
+	JZ      without2_154
+	VMOVLPS X3, (SI)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, SI
+
+without2_154:
+	TESTQ  $0x00000001, DI
+	JZ     stored154
+	VMOVSS X3, (SI)
+
+stored154:
+next2Of3:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower3:
+	CMPQ         16(CX), $0x02
+	JNE          lower2
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	VMOVAPS      Y1, Y2
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	CMPQ         272(AX), $0x00
+	JE           xNear4
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf2:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y10
+	LEAQ         (DX)(SI*1), R13
+	VBROADCASTSS (DX), Y3
+	VBROADCASTSS (DX)(BX*1), Y4
+	VBROADCASTSS (DX)(BX*2), Y5
+	VBROADCASTSS (DX)(SI*1), Y6
+	VBROADCASTSS (DX)(BX*4), Y7
+	VBROADCASTSS (R13)(BX*2), Y8
+	VBROADCASTSS (DX)(SI*2), Y9
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf2Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y10, Y0, Y0
+	VFMADD231PS  Y3, Y0, Y1
+
+columnOf2Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf2Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y4, Y0, Y1
+
+columnOf2Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf2Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y3, Y0, Y2
+	VFMADD231PS Y5, Y0, Y1
+
+columnOf2Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf2Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y4, Y0, Y2
+	VFMADD231PS Y6, Y0, Y1
+
+columnOf2Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf2Below4
+	CMPQ        R10, $0x04
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf2Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf2Below5
+	CMPQ        R10, $0x05
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+columnOf2Below5:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y8, Y0, Y2
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y9, Y0, Y2
+	ADDQ        R8, R13
+
+columnOf2Done:
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+	ADDQ       BX, R8
+	PREFETCHT1 8192(R8)
+
+yNear2:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of2
+	VMOVUPS Y1, (DX)
+	JMP     next0Of2
+
+part0Of2:
+	CMPQ    DI, $0x08
+	JNE     part155
+	VMOVUPS Y1, (DX)
+	JMP     stored155
+
+part155:
+	LEAQ         (DX), R8
+	TESTQ        $0x00000004, DI
+	JZ           without4_155
+	VMOVUPS      X1, (R8)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R8
+
+without4_155:
+	TESTQ   $0x00000002, DI
+	JZ      without2_155
+	VMOVLPS X1, (R8)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R8
+
+without2_155:
+	TESTQ  $0x00000001, DI
+	JZ     stored155
+	VMOVSS X1, (R8)
+
+stored155:
+next0Of2:
+	ADDQ    BX, DX
+	VPERMPD $0xd8, Y2, Y2
+	CMPQ    SI, $0x01
+	JLE     part1Of2
+	VMOVUPS Y2, (DX)
+	JMP     next1Of2
+
+part1Of2:
+	CMPQ    DI, $0x08
+	JNE     part156
+	VMOVUPS Y2, (DX)
+	JMP     stored156
+
+part156:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_156
+	VMOVUPS      X2, (SI)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, SI
+
+without4_156:
+	TESTQ   $0x00000002, DI
+	JZ      without2_156
+	VMOVLPS X2, (SI)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, SI
+
+without2_156:
+	TESTQ  $0x00000001, DI
+	JZ     stored156
+	VMOVSS X2, (SI)
+
+stored156:
+next1Of2:
+	ADDQ BX, DX
+	JMP  tileDone
+
+lower2:
+	MOVQ         232(AX), DX
+	VBROADCASTSS (DX), Y1
+	MOVQ         224(AX), DX
+	MOVQ         136(AX), BX
+	LEAQ         (BX)(BX*2), SI
+	MOVQ         192(AX), DI
+	MOVQ         64(AX), R8
+	MOVQ         24(CX), R9
+	MOVQ         32(CX), R10
+	ADDQ         (CX), DI
+	CMPQ         272(AX), $0x00
+	JE           xNear2
+	MOVQ         DI, R11
+	PREFETCHT1   8192(R11)
+	ADDQ         R8, R11
+	PREFETCHT1   8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf1:
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y9
+	LEAQ         (DX)(SI*1), R13
+	VBROADCASTSS (DX), Y2
+	VBROADCASTSS (DX)(BX*1), Y3
+	VBROADCASTSS (DX)(BX*2), Y4
+	VBROADCASTSS (DX)(SI*1), Y5
+	VBROADCASTSS (DX)(BX*4), Y6
+	VBROADCASTSS (R13)(BX*2), Y7
+	VBROADCASTSS (DX)(SI*2), Y8
+	ADDQ         128(AX), DX
+	MOVQ         DI, R13
+	CMPQ         R9, $0x00
+	JG           columnOf1Below0
+	VMOVUPS      (R13), Y0
+	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VANDPS       Y9, Y0, Y0
+	VFMADD231PS  Y2, Y0, Y1
+
+columnOf1Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf1Below1
+	CMPQ        R10, $0x01
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y3, Y0, Y1
+
+columnOf1Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf1Below2
+	CMPQ        R10, $0x02
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y4, Y0, Y1
+
+columnOf1Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf1Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y5, Y0, Y1
+
+columnOf1Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf1Below4
+	CMPQ        R10, $0x04
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y6, Y0, Y1
+
+columnOf1Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf1Below5
+	CMPQ        R10, $0x05
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y7, Y0, Y1
+
+columnOf1Below5:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y8, Y0, Y1
+	ADDQ        R8, R13
+
+columnOf1Done:
+	ADDQ       80(AX), DI
+	DECQ       R12
+	JNZ        columnsOf1
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	MOVQ       48(CX), SI
+	MOVQ       264(AX), DI
+	VMOVUPS    (DI), Y0
+	VMOVMSKPS  Y0, DI
+	POPCNTL    DI, DI
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, R8
+	PREFETCHT1 8192(R8)
+
+yNear1:
+	VPERMPD $0xd8, Y1, Y1
+	CMPQ    SI, $0x00
+	JLE     part0Of1
+	VMOVUPS Y1, (DX)
+	JMP     next0Of1
+
+part0Of1:
+	CMPQ    DI, $0x08
+	JNE     part157
+	VMOVUPS Y1, (DX)
+	JMP     stored157
+
+part157:
+	LEAQ         (DX), SI
+	TESTQ        $0x00000004, DI
+	JZ           without4_157
+	VMOVUPS      X1, (SI)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, SI
+
+without4_157:
+	TESTQ   $0x00000002, DI
+	JZ      without2_157
+	VMOVLPS X1, (SI)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, SI
+
+without2_157:
+	TESTQ  $0x00000001, DI
+	JZ     stored157
+	VMOVSS X1, (SI)
+
+stored157:
+next0Of1:
+	ADDQ BX, DX
+
+tileDone:
+	ADDQ $0x38, CX
+	DECQ 256(AX)
+	JNZ  tile
+	MOVQ 24(AX), CX
+	ADDQ CX, 192(AX)
+	MOVQ 32(AX), CX
+	ADDQ CX, 200(AX)
+	MOVQ 160(AX), CX
+	ADDQ CX, 232(AX)
+	MOVQ 144(AX), CX
+	ADDQ CX, 224(AX)
+	DECQ 16(AX)
+	JNZ  plane
+	VZEROUPPER
+	RET
+
+// func tileDots7StridedAVX2(tilePlanes *tilePlanes)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·tileDots7StridedAVX2(SB), NOSPLIT, $0-8
+	MOVQ tilePlanes+0(FP), AX
+	MOVQ (AX), CX
+	MOVQ CX, 208(AX)
+	MOVQ 8(AX), CX
+	MOVQ CX, 216(AX)
+	MOVQ 168(AX), CX
+	MOVQ CX, 240(AX)
+
+plane:
+	MOVQ 208(AX), CX
+	MOVQ CX, 192(AX)
+	MOVQ 216(AX), CX
+	MOVQ CX, 200(AX)
+	MOVQ 40(AX), CX
+	MOVQ CX, 248(AX)
+
+image:
+	MOVQ 96(AX), CX
+	MOVQ CX, 256(AX)
+	MOVQ 104(AX), CX
+
+tile:
+	CMPQ       16(CX), $0x06
+	JNE        lower6
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear6
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear6:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y5
+	VANDPS     Y0, Y5, Y5
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y6
+	VANDPS     Y0, Y6, Y6
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear12
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear12:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf6:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y14
+	LEAQ        (DX)(SI*1), R13
+	VMOVUPS     (DX), Y7
+	VMOVUPS     (DX)(BX*1), Y8
+	VMOVUPS     (DX)(BX*2), Y9
+	VMOVUPS     (DX)(SI*1), Y10
+	VMOVUPS     (DX)(BX*4), Y11
+	VMOVUPS     (R13)(BX*2), Y12
+	VMOVUPS     (DX)(SI*2), Y13
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf6Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf6Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf6Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf6Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf6Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf6Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf6Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+columnOf6Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf6Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+
+columnOf6Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf6Below5
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	VFMADD231PS Y1, Y0, Y12
+
+columnOf6Below5:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	VFMADD231PS Y1, Y0, Y13
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	VFMADD231PS Y2, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y5, Y0, Y7
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	VFMADD231PS Y2, Y0, Y13
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	VFMADD231PS Y3, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	VFMADD231PS Y3, Y0, Y13
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y8
+	VFMADD231PS Y5, Y0, Y10
+	VFMADD231PS Y4, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y9
+	VFMADD231PS Y5, Y0, Y11
+	VFMADD231PS Y4, Y0, Y13
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y10
+	VFMADD231PS Y5, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y11
+	VFMADD231PS Y5, Y0, Y13
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0f
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x10
+	JLE         columnOf6Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y14, Y0, Y0
+	VFMADD231PS Y6, Y0, Y13
+	ADDQ        R8, R13
+
+columnOf6Done:
+	ADDQ    80(AX), DI
+	LEAQ    (DX)(SI*1), R13
+	VMOVUPS Y7, (DX)
+	VMOVUPS Y8, (DX)(BX*1)
+	VMOVUPS Y9, (DX)(BX*2)
+	VMOVUPS Y10, (DX)(SI*1)
+	VMOVUPS Y11, (DX)(BX*4)
+	VMOVUPS Y12, (R13)(BX*2)
+	VMOVUPS Y13, (DX)(SI*2)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf6
+	JMP     tileDone
+
+lower6:
+	CMPQ       16(CX), $0x05
+	JNE        lower5
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear5
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear5:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y5
+	VANDPS     Y0, Y5, Y5
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear10
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear10:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf5:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y13
+	LEAQ        (DX)(SI*1), R13
+	VMOVUPS     (DX), Y6
+	VMOVUPS     (DX)(BX*1), Y7
+	VMOVUPS     (DX)(BX*2), Y8
+	VMOVUPS     (DX)(SI*1), Y9
+	VMOVUPS     (DX)(BX*4), Y10
+	VMOVUPS     (R13)(BX*2), Y11
+	VMOVUPS     (DX)(SI*2), Y12
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf5Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf5Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf5Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf5Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf5Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf5Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf5Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf5Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf5Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+columnOf5Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf5Below5
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+
+columnOf5Below5:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	VFMADD231PS Y1, Y0, Y12
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y6
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	VFMADD231PS Y2, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y7
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	VFMADD231PS Y3, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y10
+	VFMADD231PS Y4, Y0, Y12
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0d
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0e
+	JLE         columnOf5Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y13, Y0, Y0
+	VFMADD231PS Y5, Y0, Y12
+	ADDQ        R8, R13
+
+columnOf5Done:
+	ADDQ    80(AX), DI
+	LEAQ    (DX)(SI*1), R13
+	VMOVUPS Y6, (DX)
+	VMOVUPS Y7, (DX)(BX*1)
+	VMOVUPS Y8, (DX)(BX*2)
+	VMOVUPS Y9, (DX)(SI*1)
+	VMOVUPS Y10, (DX)(BX*4)
+	VMOVUPS Y11, (R13)(BX*2)
+	VMOVUPS Y12, (DX)(SI*2)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf5
+	JMP     tileDone
+
+lower5:
+	CMPQ       16(CX), $0x04
+	JNE        lower4
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear4
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear4:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y4
+	VANDPS     Y0, Y4, Y4
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear8
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear8:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf4:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y12
+	LEAQ        (DX)(SI*1), R13
+	VMOVUPS     (DX), Y5
+	VMOVUPS     (DX)(BX*1), Y6
+	VMOVUPS     (DX)(BX*2), Y7
+	VMOVUPS     (DX)(SI*1), Y8
+	VMOVUPS     (DX)(BX*4), Y9
+	VMOVUPS     (R13)(BX*2), Y10
+	VMOVUPS     (DX)(SI*2), Y11
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf4Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf4Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf4Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf4Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf4Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf4Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf4Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf4Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf4Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf4Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf4Below5
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+columnOf4Below5:
+	ADDQ        R8, R13
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0b
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0c
+	JLE         columnOf4Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y12, Y0, Y0
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R13
+
+columnOf4Done:
+	ADDQ    80(AX), DI
+	LEAQ    (DX)(SI*1), R13
+	VMOVUPS Y5, (DX)
+	VMOVUPS Y6, (DX)(BX*1)
+	VMOVUPS Y7, (DX)(BX*2)
+	VMOVUPS Y8, (DX)(SI*1)
+	VMOVUPS Y9, (DX)(BX*4)
+	VMOVUPS Y10, (R13)(BX*2)
+	VMOVUPS Y11, (DX)(SI*2)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf4
+	JMP     tileDone
+
+lower4:
+	CMPQ       16(CX), $0x03
+	JNE        lower3
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear3
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear3:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y3
+	VANDPS     Y0, Y3, Y3
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear6
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear6:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf3:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y11
+	LEAQ        (DX)(SI*1), R13
+	VMOVUPS     (DX), Y4
+	VMOVUPS     (DX)(BX*1), Y5
+	VMOVUPS     (DX)(BX*2), Y6
+	VMOVUPS     (DX)(SI*1), Y7
+	VMOVUPS     (DX)(BX*4), Y8
+	VMOVUPS     (R13)(BX*2), Y9
+	VMOVUPS     (DX)(SI*2), Y10
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf3Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+columnOf3Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf3Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf3Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf3Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf3Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf3Below3
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf3Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf3Below4
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y4
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf3Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf3Below5
+	CMPQ        R10, $0x05
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+columnOf3Below5:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R13
+	CMPQ        R10, $0x09
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y9
+	ADDQ        R8, R13
+	CMPQ        R10, $0x0a
+	JLE         columnOf3Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y11, Y0, Y0
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R13
+
+columnOf3Done:
+	ADDQ    80(AX), DI
+	LEAQ    (DX)(SI*1), R13
+	VMOVUPS Y4, (DX)
+	VMOVUPS Y5, (DX)(BX*1)
+	VMOVUPS Y6, (DX)(BX*2)
+	VMOVUPS Y7, (DX)(SI*1)
+	VMOVUPS Y8, (DX)(BX*4)
+	VMOVUPS Y9, (R13)(BX*2)
+	VMOVUPS Y10, (DX)(SI*2)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf3
+	JMP     tileDone
+
+lower3:
+	CMPQ       16(CX), $0x02
+	JNE        lower2
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear2
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+	ADDQ       BX, SI
+	PREFETCHT1 8192(SI)
+
+yNear2:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	VPERMPD    $0xd8, (DX), Y2
+	VANDPS     Y0, Y2, Y2
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear4
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear4:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf2:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y10
+	LEAQ        (DX)(SI*1), R13
+	VMOVUPS     (DX), Y3
+	VMOVUPS     (DX)(BX*1), Y4
+	VMOVUPS     (DX)(BX*2), Y5
+	VMOVUPS     (DX)(SI*1), Y6
+	VMOVUPS     (DX)(BX*4), Y7
+	VMOVUPS     (R13)(BX*2), Y8
+	VMOVUPS     (DX)(SI*2), Y9
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf2Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+columnOf2Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf2Below1
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+columnOf2Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf2Below2
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y3
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf2Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf2Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf2Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf2Below4
+	CMPQ        R10, $0x04
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf2Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf2Below5
+	CMPQ        R10, $0x05
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+columnOf2Below5:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+	ADDQ        R8, R13
+	CMPQ        R10, $0x07
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y8
+	ADDQ        R8, R13
+	CMPQ        R10, $0x08
+	JLE         columnOf2Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y10, Y0, Y0
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R13
+
+columnOf2Done:
+	ADDQ    80(AX), DI
+	LEAQ    (DX)(SI*1), R13
+	VMOVUPS Y3, (DX)
+	VMOVUPS Y4, (DX)(BX*1)
+	VMOVUPS Y5, (DX)(BX*2)
+	VMOVUPS Y6, (DX)(SI*1)
+	VMOVUPS Y7, (DX)(BX*4)
+	VMOVUPS Y8, (R13)(BX*2)
+	VMOVUPS Y9, (DX)(SI*2)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf2
+	JMP     tileDone
+
+lower2:
+	MOVQ       200(AX), DX
+	MOVQ       72(AX), BX
+	ADDQ       8(CX), DX
+	CMPQ       272(AX), $0x00
+	JE         yNear1
+	MOVQ       DX, SI
+	PREFETCHT1 8192(SI)
+
+yNear1:
+	MOVQ       112(AX), SI
+	ADDQ       40(CX), SI
+	VMOVUPS    (SI), Y0
+	VPERMPD    $0xd8, (DX), Y1
+	VANDPS     Y0, Y1, Y1
+	ADDQ       BX, DX
+	MOVQ       240(AX), DX
+	MOVQ       176(AX), BX
+	LEAQ       (BX)(BX*2), SI
+	MOVQ       192(AX), DI
+	MOVQ       64(AX), R8
+	MOVQ       24(CX), R9
+	MOVQ       32(CX), R10
+	ADDQ       (CX), DI
+	CMPQ       272(AX), $0x00
+	JE         xNear2
+	MOVQ       DI, R11
+	PREFETCHT1 8192(R11)
+	ADDQ       R8, R11
+	PREFETCHT1 8192(R11)
+
+xNear2:
+	MOVQ 112(AX), R11
+	ADDQ 40(CX), R11
+	MOVQ 88(AX), R12
+
+columnsOf1:
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y9
+	LEAQ        (DX)(SI*1), R13
+	VMOVUPS     (DX), Y2
+	VMOVUPS     (DX)(BX*1), Y3
+	VMOVUPS     (DX)(BX*2), Y4
+	VMOVUPS     (DX)(SI*1), Y5
+	VMOVUPS     (DX)(BX*4), Y6
+	VMOVUPS     (R13)(BX*2), Y7
+	VMOVUPS     (DX)(SI*2), Y8
+	MOVQ        DI, R13
+	CMPQ        R9, $0x00
+	JG          columnOf1Below0
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y2
+
+columnOf1Below0:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x01
+	JG          columnOf1Below1
+	CMPQ        R10, $0x01
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+columnOf1Below1:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x02
+	JG          columnOf1Below2
+	CMPQ        R10, $0x02
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+columnOf1Below2:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x03
+	JG          columnOf1Below3
+	CMPQ        R10, $0x03
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+columnOf1Below3:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x04
+	JG          columnOf1Below4
+	CMPQ        R10, $0x04
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+columnOf1Below4:
+	ADDQ        R8, R13
+	CMPQ        R9, $0x05
+	JG          columnOf1Below5
+	CMPQ        R10, $0x05
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+columnOf1Below5:
+	ADDQ        R8, R13
+	CMPQ        R10, $0x06
+	JLE         columnOf1Done
+	VMOVUPS     (R13), Y0
+	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VANDPS      Y9, Y0, Y0
+	VFMADD231PS Y1, Y0, Y8
+	ADDQ        R8, R13
+
+columnOf1Done:
+	ADDQ    80(AX), DI
+	LEAQ    (DX)(SI*1), R13
+	VMOVUPS Y2, (DX)
+	VMOVUPS Y3, (DX)(BX*1)
+	VMOVUPS Y4, (DX)(BX*2)
+	VMOVUPS Y5, (DX)(SI*1)
+	VMOVUPS Y6, (DX)(BX*4)
+	VMOVUPS Y7, (R13)(BX*2)
+	VMOVUPS Y8, (DX)(SI*2)
+	ADDQ    $0x20, DX
+	DECQ    R12
+	JNZ     columnsOf1
+
+tileDone:
+	ADDQ $0x38, CX
+	DECQ 256(AX)
+	JNZ  tile
+	MOVQ 48(AX), CX
+	ADDQ CX, 192(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 200(AX)
+	DECQ 248(AX)
+	JNZ  image
+	MOVQ 24(AX), CX
+	ADDQ CX, 208(AX)
+	MOVQ 32(AX), CX
+	ADDQ CX, 216(AX)
+	MOVQ 184(AX), CX
+	ADDQ CX, 240(AX)
+	DECQ 16(AX)
+	JNZ  plane
+	VZEROUPPER
+	RET

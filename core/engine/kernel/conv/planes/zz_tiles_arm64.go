@@ -41,3 +41,13 @@ func tileForward5StridedNEON(tilePlanes *tilePlanes)
 //
 //go:noescape
 func tileDots5StridedNEON(tilePlanes *tilePlanes)
+
+// tileForward7StridedNEON convolves planes with a filter of 7 rows each. The stride is 2.
+//
+//go:noescape
+func tileForward7StridedNEON(tilePlanes *tilePlanes)
+
+// tileDots7StridedNEON adds the products of dy and x for each weight of a filter of 7 rows, [row][column][lanes]. The stride is 2.
+//
+//go:noescape
+func tileDots7StridedNEON(tilePlanes *tilePlanes)

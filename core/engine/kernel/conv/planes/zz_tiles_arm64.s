@@ -17379,3 +17379,3987 @@ tileDone:
 	MOVD	R0, 16(R11)
 	BNE	plane
 	RET
+
+// func tileForward7StridedNEON(tilePlanes *tilePlanes)
+TEXT ·tileForward7StridedNEON(SB), NOSPLIT, $0-8
+	MOVD	tilePlanes+0(FP), R12
+	MOVD	0(R12), R0
+	MOVD	R0, 192(R12)
+	MOVD	8(R12), R0
+	MOVD	R0, 200(R12)
+	MOVD	120(R12), R0
+	MOVD	R0, 224(R12)
+	MOVD	152(R12), R0
+	MOVD	R0, 232(R12)
+plane:
+	MOVD	96(R12), R0
+	MOVD	R0, 256(R12)
+	MOVD	104(R12), R11
+tile:
+	MOVD	16(R11), R0
+	CMP	$6, R0
+	BNE	lower6
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	VMOV	V22.B16, V20.B16
+	VMOV	V21.B16, V19.B16
+	VMOV	V22.B16, V18.B16
+	VMOV	V21.B16, V17.B16
+	VMOV	V22.B16, V16.B16
+	VMOV	V21.B16, V15.B16
+	VMOV	V22.B16, V14.B16
+	VMOV	V21.B16, V13.B16
+	VMOV	V22.B16, V12.B16
+	VMOV	V21.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear12
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear12:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf6:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	FMOVS	0(R1), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	ADD	R9<<1, R1, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<1, R10, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf6Below0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1316 // fmla v22.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12f5 // fmla v21.4s, v23.4s, v10.s[0]
+columnOf6Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf6Below1
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891316 // fmla v22.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912f5 // fmla v21.4s, v23.4s, v9.s[0]
+columnOf6Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf6Below2
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1314 // fmla v20.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12f3 // fmla v19.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881316 // fmla v22.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812f5 // fmla v21.4s, v23.4s, v8.s[0]
+columnOf6Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf6Below3
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891314 // fmla v20.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912f3 // fmla v19.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871316 // fmla v22.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712f5 // fmla v21.4s, v23.4s, v7.s[0]
+columnOf6Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf6Below4
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1312 // fmla v18.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12f1 // fmla v17.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881314 // fmla v20.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812f3 // fmla v19.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861316 // fmla v22.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612f5 // fmla v21.4s, v23.4s, v6.s[0]
+columnOf6Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf6Below5
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891312 // fmla v18.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912f1 // fmla v17.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871314 // fmla v20.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712f3 // fmla v19.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851316 // fmla v22.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512f5 // fmla v21.4s, v23.4s, v5.s[0]
+columnOf6Below5:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1310 // fmla v16.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ef // fmla v15.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881312 // fmla v18.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812f1 // fmla v17.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861314 // fmla v20.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612f3 // fmla v19.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841316 // fmla v22.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412f5 // fmla v21.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891310 // fmla v16.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ef // fmla v15.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871312 // fmla v18.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712f1 // fmla v17.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851314 // fmla v20.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512f3 // fmla v19.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130e // fmla v14.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ed // fmla v13.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881310 // fmla v16.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ef // fmla v15.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861312 // fmla v18.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612f1 // fmla v17.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841314 // fmla v20.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412f3 // fmla v19.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130e // fmla v14.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ed // fmla v13.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871310 // fmla v16.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ef // fmla v15.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851312 // fmla v18.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512f1 // fmla v17.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130c // fmla v12.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12eb // fmla v11.4s, v23.4s, v10.s[0]
+	WORD	$0x4f88130e // fmla v14.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ed // fmla v13.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861310 // fmla v16.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ef // fmla v15.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841312 // fmla v18.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412f1 // fmla v17.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130c // fmla v12.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912eb // fmla v11.4s, v23.4s, v9.s[0]
+	WORD	$0x4f87130e // fmla v14.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ed // fmla v13.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851310 // fmla v16.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ef // fmla v15.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f88130c // fmla v12.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812eb // fmla v11.4s, v23.4s, v8.s[0]
+	WORD	$0x4f86130e // fmla v14.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ed // fmla v13.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841310 // fmla v16.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ef // fmla v15.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f87130c // fmla v12.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712eb // fmla v11.4s, v23.4s, v7.s[0]
+	WORD	$0x4f85130e // fmla v14.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ed // fmla v13.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f86130c // fmla v12.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612eb // fmla v11.4s, v23.4s, v6.s[0]
+	WORD	$0x4f84130e // fmla v14.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ed // fmla v13.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$15, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f85130c // fmla v12.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512eb // fmla v11.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$16, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f84130c // fmla v12.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412eb // fmla v11.4s, v23.4s, v4.s[0]
+columnOf6Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BNE	columnsOf6
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear6
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear6:
+	VZIP1	V21.D2, V22.D2, V0.D2
+	VZIP2	V21.D2, V22.D2, V21.D2
+	VMOV	V0.B16, V22.B16
+	CMP	$0, R1
+	BLE	part0Of6
+	FSTPQ	(F22, F21), 0(R3)
+	B	next0Of6
+part0Of6:
+	TBZ	$3, R4, lanes1
+	FSTPQ	(F22, F21), 0(R3)
+lanes1done:
+next0Of6:
+	ADD	R2, R3, R3
+	VZIP1	V19.D2, V20.D2, V0.D2
+	VZIP2	V19.D2, V20.D2, V19.D2
+	VMOV	V0.B16, V20.B16
+	CMP	$1, R1
+	BLE	part1Of6
+	FSTPQ	(F20, F19), 0(R3)
+	B	next1Of6
+part1Of6:
+	TBZ	$3, R4, lanes2
+	FSTPQ	(F20, F19), 0(R3)
+lanes2done:
+next1Of6:
+	ADD	R2, R3, R3
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$2, R1
+	BLE	part2Of6
+	FSTPQ	(F18, F17), 0(R3)
+	B	next2Of6
+part2Of6:
+	TBZ	$3, R4, lanes3
+	FSTPQ	(F18, F17), 0(R3)
+lanes3done:
+next2Of6:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$3, R1
+	BLE	part3Of6
+	FSTPQ	(F16, F15), 0(R3)
+	B	next3Of6
+part3Of6:
+	TBZ	$3, R4, lanes4
+	FSTPQ	(F16, F15), 0(R3)
+lanes4done:
+next3Of6:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$4, R1
+	BLE	part4Of6
+	FSTPQ	(F14, F13), 0(R3)
+	B	next4Of6
+part4Of6:
+	TBZ	$3, R4, lanes5
+	FSTPQ	(F14, F13), 0(R3)
+lanes5done:
+next4Of6:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$5, R1
+	BLE	part5Of6
+	FSTPQ	(F12, F11), 0(R3)
+	B	next5Of6
+part5Of6:
+	TBZ	$3, R4, lanes6
+	FSTPQ	(F12, F11), 0(R3)
+lanes6done:
+next5Of6:
+	B	tileDone
+lower6:
+	MOVD	16(R11), R0
+	CMP	$5, R0
+	BNE	lower5
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	VMOV	V20.B16, V18.B16
+	VMOV	V19.B16, V17.B16
+	VMOV	V20.B16, V16.B16
+	VMOV	V19.B16, V15.B16
+	VMOV	V20.B16, V14.B16
+	VMOV	V19.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V19.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear10
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear10:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf5:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	FMOVS	0(R1), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	ADD	R9<<1, R1, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<1, R10, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf5Below0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1314 // fmla v20.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12f3 // fmla v19.4s, v23.4s, v10.s[0]
+columnOf5Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf5Below1
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891314 // fmla v20.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912f3 // fmla v19.4s, v23.4s, v9.s[0]
+columnOf5Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf5Below2
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1312 // fmla v18.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12f1 // fmla v17.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881314 // fmla v20.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812f3 // fmla v19.4s, v23.4s, v8.s[0]
+columnOf5Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf5Below3
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891312 // fmla v18.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912f1 // fmla v17.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871314 // fmla v20.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712f3 // fmla v19.4s, v23.4s, v7.s[0]
+columnOf5Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf5Below4
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1310 // fmla v16.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ef // fmla v15.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881312 // fmla v18.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812f1 // fmla v17.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861314 // fmla v20.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612f3 // fmla v19.4s, v23.4s, v6.s[0]
+columnOf5Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf5Below5
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891310 // fmla v16.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ef // fmla v15.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871312 // fmla v18.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712f1 // fmla v17.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851314 // fmla v20.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512f3 // fmla v19.4s, v23.4s, v5.s[0]
+columnOf5Below5:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130e // fmla v14.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ed // fmla v13.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881310 // fmla v16.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ef // fmla v15.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861312 // fmla v18.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612f1 // fmla v17.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841314 // fmla v20.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412f3 // fmla v19.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130e // fmla v14.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ed // fmla v13.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871310 // fmla v16.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ef // fmla v15.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851312 // fmla v18.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512f1 // fmla v17.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130c // fmla v12.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12eb // fmla v11.4s, v23.4s, v10.s[0]
+	WORD	$0x4f88130e // fmla v14.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ed // fmla v13.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861310 // fmla v16.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ef // fmla v15.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841312 // fmla v18.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412f1 // fmla v17.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130c // fmla v12.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912eb // fmla v11.4s, v23.4s, v9.s[0]
+	WORD	$0x4f87130e // fmla v14.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ed // fmla v13.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851310 // fmla v16.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ef // fmla v15.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f88130c // fmla v12.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812eb // fmla v11.4s, v23.4s, v8.s[0]
+	WORD	$0x4f86130e // fmla v14.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ed // fmla v13.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841310 // fmla v16.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ef // fmla v15.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f87130c // fmla v12.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712eb // fmla v11.4s, v23.4s, v7.s[0]
+	WORD	$0x4f85130e // fmla v14.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ed // fmla v13.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f86130c // fmla v12.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612eb // fmla v11.4s, v23.4s, v6.s[0]
+	WORD	$0x4f84130e // fmla v14.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ed // fmla v13.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f85130c // fmla v12.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512eb // fmla v11.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f84130c // fmla v12.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412eb // fmla v11.4s, v23.4s, v4.s[0]
+columnOf5Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BNE	columnsOf5
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear5
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear5:
+	VZIP1	V19.D2, V20.D2, V0.D2
+	VZIP2	V19.D2, V20.D2, V19.D2
+	VMOV	V0.B16, V20.B16
+	CMP	$0, R1
+	BLE	part0Of5
+	FSTPQ	(F20, F19), 0(R3)
+	B	next0Of5
+part0Of5:
+	TBZ	$3, R4, lanes7
+	FSTPQ	(F20, F19), 0(R3)
+lanes7done:
+next0Of5:
+	ADD	R2, R3, R3
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$1, R1
+	BLE	part1Of5
+	FSTPQ	(F18, F17), 0(R3)
+	B	next1Of5
+part1Of5:
+	TBZ	$3, R4, lanes8
+	FSTPQ	(F18, F17), 0(R3)
+lanes8done:
+next1Of5:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$2, R1
+	BLE	part2Of5
+	FSTPQ	(F16, F15), 0(R3)
+	B	next2Of5
+part2Of5:
+	TBZ	$3, R4, lanes9
+	FSTPQ	(F16, F15), 0(R3)
+lanes9done:
+next2Of5:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$3, R1
+	BLE	part3Of5
+	FSTPQ	(F14, F13), 0(R3)
+	B	next3Of5
+part3Of5:
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F14, F13), 0(R3)
+lanes10done:
+next3Of5:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$4, R1
+	BLE	part4Of5
+	FSTPQ	(F12, F11), 0(R3)
+	B	next4Of5
+part4Of5:
+	TBZ	$3, R4, lanes11
+	FSTPQ	(F12, F11), 0(R3)
+lanes11done:
+next4Of5:
+	B	tileDone
+lower5:
+	MOVD	16(R11), R0
+	CMP	$4, R0
+	BNE	lower4
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V18.B16, V14.B16
+	VMOV	V17.B16, V13.B16
+	VMOV	V18.B16, V12.B16
+	VMOV	V17.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear8
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear8:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf4:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	FMOVS	0(R1), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	ADD	R9<<1, R1, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<1, R10, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf4Below0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1312 // fmla v18.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12f1 // fmla v17.4s, v23.4s, v10.s[0]
+columnOf4Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf4Below1
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891312 // fmla v18.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912f1 // fmla v17.4s, v23.4s, v9.s[0]
+columnOf4Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf4Below2
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1310 // fmla v16.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ef // fmla v15.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881312 // fmla v18.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812f1 // fmla v17.4s, v23.4s, v8.s[0]
+columnOf4Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf4Below3
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891310 // fmla v16.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ef // fmla v15.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871312 // fmla v18.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712f1 // fmla v17.4s, v23.4s, v7.s[0]
+columnOf4Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf4Below4
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130e // fmla v14.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ed // fmla v13.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881310 // fmla v16.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ef // fmla v15.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861312 // fmla v18.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612f1 // fmla v17.4s, v23.4s, v6.s[0]
+columnOf4Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf4Below5
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130e // fmla v14.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ed // fmla v13.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871310 // fmla v16.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ef // fmla v15.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851312 // fmla v18.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512f1 // fmla v17.4s, v23.4s, v5.s[0]
+columnOf4Below5:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130c // fmla v12.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12eb // fmla v11.4s, v23.4s, v10.s[0]
+	WORD	$0x4f88130e // fmla v14.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ed // fmla v13.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861310 // fmla v16.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ef // fmla v15.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841312 // fmla v18.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412f1 // fmla v17.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130c // fmla v12.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912eb // fmla v11.4s, v23.4s, v9.s[0]
+	WORD	$0x4f87130e // fmla v14.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ed // fmla v13.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851310 // fmla v16.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ef // fmla v15.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f88130c // fmla v12.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812eb // fmla v11.4s, v23.4s, v8.s[0]
+	WORD	$0x4f86130e // fmla v14.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ed // fmla v13.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841310 // fmla v16.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ef // fmla v15.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f87130c // fmla v12.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712eb // fmla v11.4s, v23.4s, v7.s[0]
+	WORD	$0x4f85130e // fmla v14.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ed // fmla v13.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f86130c // fmla v12.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612eb // fmla v11.4s, v23.4s, v6.s[0]
+	WORD	$0x4f84130e // fmla v14.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ed // fmla v13.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f85130c // fmla v12.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512eb // fmla v11.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f84130c // fmla v12.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412eb // fmla v11.4s, v23.4s, v4.s[0]
+columnOf4Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BNE	columnsOf4
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear4
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear4:
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$0, R1
+	BLE	part0Of4
+	FSTPQ	(F18, F17), 0(R3)
+	B	next0Of4
+part0Of4:
+	TBZ	$3, R4, lanes12
+	FSTPQ	(F18, F17), 0(R3)
+lanes12done:
+next0Of4:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$1, R1
+	BLE	part1Of4
+	FSTPQ	(F16, F15), 0(R3)
+	B	next1Of4
+part1Of4:
+	TBZ	$3, R4, lanes13
+	FSTPQ	(F16, F15), 0(R3)
+lanes13done:
+next1Of4:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$2, R1
+	BLE	part2Of4
+	FSTPQ	(F14, F13), 0(R3)
+	B	next2Of4
+part2Of4:
+	TBZ	$3, R4, lanes14
+	FSTPQ	(F14, F13), 0(R3)
+lanes14done:
+next2Of4:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$3, R1
+	BLE	part3Of4
+	FSTPQ	(F12, F11), 0(R3)
+	B	next3Of4
+part3Of4:
+	TBZ	$3, R4, lanes15
+	FSTPQ	(F12, F11), 0(R3)
+lanes15done:
+next3Of4:
+	B	tileDone
+lower4:
+	MOVD	16(R11), R0
+	CMP	$3, R0
+	BNE	lower3
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	VMOV	V16.B16, V14.B16
+	VMOV	V15.B16, V13.B16
+	VMOV	V16.B16, V12.B16
+	VMOV	V15.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear6
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear6:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf3:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	FMOVS	0(R1), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	ADD	R9<<1, R1, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<1, R10, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf3Below0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a1310 // fmla v16.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ef // fmla v15.4s, v23.4s, v10.s[0]
+columnOf3Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf3Below1
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f891310 // fmla v16.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ef // fmla v15.4s, v23.4s, v9.s[0]
+columnOf3Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf3Below2
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130e // fmla v14.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ed // fmla v13.4s, v23.4s, v10.s[0]
+	WORD	$0x4f881310 // fmla v16.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ef // fmla v15.4s, v23.4s, v8.s[0]
+columnOf3Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf3Below3
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130e // fmla v14.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ed // fmla v13.4s, v23.4s, v9.s[0]
+	WORD	$0x4f871310 // fmla v16.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ef // fmla v15.4s, v23.4s, v7.s[0]
+columnOf3Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf3Below4
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130c // fmla v12.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12eb // fmla v11.4s, v23.4s, v10.s[0]
+	WORD	$0x4f88130e // fmla v14.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ed // fmla v13.4s, v23.4s, v8.s[0]
+	WORD	$0x4f861310 // fmla v16.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ef // fmla v15.4s, v23.4s, v6.s[0]
+columnOf3Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf3Below5
+	CMP	$5, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130c // fmla v12.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912eb // fmla v11.4s, v23.4s, v9.s[0]
+	WORD	$0x4f87130e // fmla v14.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ed // fmla v13.4s, v23.4s, v7.s[0]
+	WORD	$0x4f851310 // fmla v16.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ef // fmla v15.4s, v23.4s, v5.s[0]
+columnOf3Below5:
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f88130c // fmla v12.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812eb // fmla v11.4s, v23.4s, v8.s[0]
+	WORD	$0x4f86130e // fmla v14.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ed // fmla v13.4s, v23.4s, v6.s[0]
+	WORD	$0x4f841310 // fmla v16.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ef // fmla v15.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f87130c // fmla v12.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712eb // fmla v11.4s, v23.4s, v7.s[0]
+	WORD	$0x4f85130e // fmla v14.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ed // fmla v13.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f86130c // fmla v12.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612eb // fmla v11.4s, v23.4s, v6.s[0]
+	WORD	$0x4f84130e // fmla v14.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ed // fmla v13.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f85130c // fmla v12.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512eb // fmla v11.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f84130c // fmla v12.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412eb // fmla v11.4s, v23.4s, v4.s[0]
+columnOf3Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BNE	columnsOf3
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear3
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear3:
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$0, R1
+	BLE	part0Of3
+	FSTPQ	(F16, F15), 0(R3)
+	B	next0Of3
+part0Of3:
+	TBZ	$3, R4, lanes16
+	FSTPQ	(F16, F15), 0(R3)
+lanes16done:
+next0Of3:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$1, R1
+	BLE	part1Of3
+	FSTPQ	(F14, F13), 0(R3)
+	B	next1Of3
+part1Of3:
+	TBZ	$3, R4, lanes17
+	FSTPQ	(F14, F13), 0(R3)
+lanes17done:
+next1Of3:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$2, R1
+	BLE	part2Of3
+	FSTPQ	(F12, F11), 0(R3)
+	B	next2Of3
+part2Of3:
+	TBZ	$3, R4, lanes18
+	FSTPQ	(F12, F11), 0(R3)
+lanes18done:
+next2Of3:
+	B	tileDone
+lower3:
+	MOVD	16(R11), R0
+	CMP	$2, R0
+	BNE	lower2
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	VMOV	V14.B16, V12.B16
+	VMOV	V13.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear4
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear4:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf2:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	FMOVS	0(R1), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	ADD	R9<<1, R1, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<1, R10, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf2Below0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130e // fmla v14.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12ed // fmla v13.4s, v23.4s, v10.s[0]
+columnOf2Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf2Below1
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130e // fmla v14.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912ed // fmla v13.4s, v23.4s, v9.s[0]
+columnOf2Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf2Below2
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130c // fmla v12.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12eb // fmla v11.4s, v23.4s, v10.s[0]
+	WORD	$0x4f88130e // fmla v14.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812ed // fmla v13.4s, v23.4s, v8.s[0]
+columnOf2Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf2Below3
+	CMP	$3, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130c // fmla v12.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912eb // fmla v11.4s, v23.4s, v9.s[0]
+	WORD	$0x4f87130e // fmla v14.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712ed // fmla v13.4s, v23.4s, v7.s[0]
+columnOf2Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf2Below4
+	CMP	$4, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f88130c // fmla v12.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812eb // fmla v11.4s, v23.4s, v8.s[0]
+	WORD	$0x4f86130e // fmla v14.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612ed // fmla v13.4s, v23.4s, v6.s[0]
+columnOf2Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf2Below5
+	CMP	$5, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f87130c // fmla v12.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712eb // fmla v11.4s, v23.4s, v7.s[0]
+	WORD	$0x4f85130e // fmla v14.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512ed // fmla v13.4s, v23.4s, v5.s[0]
+columnOf2Below5:
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f86130c // fmla v12.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612eb // fmla v11.4s, v23.4s, v6.s[0]
+	WORD	$0x4f84130e // fmla v14.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412ed // fmla v13.4s, v23.4s, v4.s[0]
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f85130c // fmla v12.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512eb // fmla v11.4s, v23.4s, v5.s[0]
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f84130c // fmla v12.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412eb // fmla v11.4s, v23.4s, v4.s[0]
+columnOf2Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BNE	columnsOf2
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
+	MOVWU	64(R0), R4
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear2
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear2:
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$0, R1
+	BLE	part0Of2
+	FSTPQ	(F14, F13), 0(R3)
+	B	next0Of2
+part0Of2:
+	TBZ	$3, R4, lanes19
+	FSTPQ	(F14, F13), 0(R3)
+lanes19done:
+next0Of2:
+	ADD	R2, R3, R3
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$1, R1
+	BLE	part1Of2
+	FSTPQ	(F12, F11), 0(R3)
+	B	next1Of2
+part1Of2:
+	TBZ	$3, R4, lanes20
+	FSTPQ	(F12, F11), 0(R3)
+lanes20done:
+next1Of2:
+	B	tileDone
+lower2:
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear2
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear2:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf1:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	FMOVS	0(R1), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	ADD	R9<<1, R1, R0
+	FMOVS	0(R0), F5
+	ADD	R8<<1, R10, R0
+	FMOVS	0(R0), F4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf1Below0
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f8a130c // fmla v12.4s, v24.4s, v10.s[0]
+	WORD	$0x4f8a12eb // fmla v11.4s, v23.4s, v10.s[0]
+columnOf1Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf1Below1
+	CMP	$1, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f89130c // fmla v12.4s, v24.4s, v9.s[0]
+	WORD	$0x4f8912eb // fmla v11.4s, v23.4s, v9.s[0]
+columnOf1Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf1Below2
+	CMP	$2, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f88130c // fmla v12.4s, v24.4s, v8.s[0]
+	WORD	$0x4f8812eb // fmla v11.4s, v23.4s, v8.s[0]
+columnOf1Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf1Below3
+	CMP	$3, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f87130c // fmla v12.4s, v24.4s, v7.s[0]
+	WORD	$0x4f8712eb // fmla v11.4s, v23.4s, v7.s[0]
+columnOf1Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf1Below4
+	CMP	$4, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f86130c // fmla v12.4s, v24.4s, v6.s[0]
+	WORD	$0x4f8612eb // fmla v11.4s, v23.4s, v6.s[0]
+columnOf1Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf1Below5
+	CMP	$5, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f85130c // fmla v12.4s, v24.4s, v5.s[0]
+	WORD	$0x4f8512eb // fmla v11.4s, v23.4s, v5.s[0]
+columnOf1Below5:
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F24, F23)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V24.S4, V24.S4
+	VUZP1	V0.S4, V23.S4, V23.S4
+	VAND	V3.B16, V24.B16, V24.B16
+	VAND	V2.B16, V23.B16, V23.B16
+	WORD	$0x4f84130c // fmla v12.4s, v24.4s, v4.s[0]
+	WORD	$0x4f8412eb // fmla v11.4s, v23.4s, v4.s[0]
+columnOf1Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BNE	columnsOf1
+	MOVD	200(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
+	MOVWU	64(R0), R3
+	MOVD	8(R11), R0
+	ADD	R0, R2, R2
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear1
+	PRFM	8192(R2), PLDL2KEEP
+yNear1:
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
+	CMP	$0, R1
+	BLE	part0Of1
+	FSTPQ	(F12, F11), 0(R2)
+	B	next0Of1
+part0Of1:
+	TBZ	$3, R3, lanes21
+	FSTPQ	(F12, F11), 0(R2)
+lanes21done:
+next0Of1:
+tileDone:
+	ADD	$56, R11, R11
+	MOVD	256(R12), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 256(R12)
+	BNE	tile
+	MOVD	24(R12), R1
+	MOVD	192(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R12)
+	MOVD	32(R12), R1
+	MOVD	200(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R12)
+	MOVD	160(R12), R1
+	MOVD	232(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 232(R12)
+	MOVD	144(R12), R1
+	MOVD	224(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 224(R12)
+	MOVD	16(R12), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 16(R12)
+	BNE	plane
+	RET
+lanes1:
+	TBZ	$2, R4, lanes1low
+	FMOVQ	F22, 0(R3)
+	TBZ	$1, R4, lanes1highone
+	FMOVD	F21, 16(R3)
+	TBZ	$0, R4, lanes1done
+	ADD	$24, R3, R0
+	VST1	V21.S[2], (R0)
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R4, lanes1done
+	FMOVS	F21, 16(R3)
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R4, lanes1one
+	FMOVD	F22, 0(R3)
+	TBZ	$0, R4, lanes1done
+	ADD	$8, R3, R0
+	VST1	V22.S[2], (R0)
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R4, lanes1done
+	FMOVS	F22, 0(R3)
+	B	lanes1done
+lanes2:
+	TBZ	$2, R4, lanes2low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R4, lanes2highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R4, lanes2done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F19, 16(R3)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R4, lanes2one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R4, lanes2done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R4, lanes2done
+	FMOVS	F20, 0(R3)
+	B	lanes2done
+lanes3:
+	TBZ	$2, R4, lanes3low
+	FMOVQ	F18, 0(R3)
+	TBZ	$1, R4, lanes3highone
+	FMOVD	F17, 16(R3)
+	TBZ	$0, R4, lanes3done
+	ADD	$24, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R4, lanes3done
+	FMOVS	F17, 16(R3)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R4, lanes3one
+	FMOVD	F18, 0(R3)
+	TBZ	$0, R4, lanes3done
+	ADD	$8, R3, R0
+	VST1	V18.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R4, lanes3done
+	FMOVS	F18, 0(R3)
+	B	lanes3done
+lanes4:
+	TBZ	$2, R4, lanes4low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes4highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes4done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F15, 16(R3)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R4, lanes4one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes4done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R4, lanes4done
+	FMOVS	F16, 0(R3)
+	B	lanes4done
+lanes5:
+	TBZ	$2, R4, lanes5low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes5highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes5done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes5done
+lanes5highone:
+	TBZ	$0, R4, lanes5done
+	FMOVS	F13, 16(R3)
+	B	lanes5done
+lanes5low:
+	TBZ	$1, R4, lanes5one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes5done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes5done
+lanes5one:
+	TBZ	$0, R4, lanes5done
+	FMOVS	F14, 0(R3)
+	B	lanes5done
+lanes6:
+	TBZ	$2, R4, lanes6low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes6highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes6done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes6done
+lanes6highone:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F11, 16(R3)
+	B	lanes6done
+lanes6low:
+	TBZ	$1, R4, lanes6one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes6done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes6done
+lanes6one:
+	TBZ	$0, R4, lanes6done
+	FMOVS	F12, 0(R3)
+	B	lanes6done
+lanes7:
+	TBZ	$2, R4, lanes7low
+	FMOVQ	F20, 0(R3)
+	TBZ	$1, R4, lanes7highone
+	FMOVD	F19, 16(R3)
+	TBZ	$0, R4, lanes7done
+	ADD	$24, R3, R0
+	VST1	V19.S[2], (R0)
+	B	lanes7done
+lanes7highone:
+	TBZ	$0, R4, lanes7done
+	FMOVS	F19, 16(R3)
+	B	lanes7done
+lanes7low:
+	TBZ	$1, R4, lanes7one
+	FMOVD	F20, 0(R3)
+	TBZ	$0, R4, lanes7done
+	ADD	$8, R3, R0
+	VST1	V20.S[2], (R0)
+	B	lanes7done
+lanes7one:
+	TBZ	$0, R4, lanes7done
+	FMOVS	F20, 0(R3)
+	B	lanes7done
+lanes8:
+	TBZ	$2, R4, lanes8low
+	FMOVQ	F18, 0(R3)
+	TBZ	$1, R4, lanes8highone
+	FMOVD	F17, 16(R3)
+	TBZ	$0, R4, lanes8done
+	ADD	$24, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes8done
+lanes8highone:
+	TBZ	$0, R4, lanes8done
+	FMOVS	F17, 16(R3)
+	B	lanes8done
+lanes8low:
+	TBZ	$1, R4, lanes8one
+	FMOVD	F18, 0(R3)
+	TBZ	$0, R4, lanes8done
+	ADD	$8, R3, R0
+	VST1	V18.S[2], (R0)
+	B	lanes8done
+lanes8one:
+	TBZ	$0, R4, lanes8done
+	FMOVS	F18, 0(R3)
+	B	lanes8done
+lanes9:
+	TBZ	$2, R4, lanes9low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes9highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes9done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes9done
+lanes9highone:
+	TBZ	$0, R4, lanes9done
+	FMOVS	F15, 16(R3)
+	B	lanes9done
+lanes9low:
+	TBZ	$1, R4, lanes9one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes9done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes9done
+lanes9one:
+	TBZ	$0, R4, lanes9done
+	FMOVS	F16, 0(R3)
+	B	lanes9done
+lanes10:
+	TBZ	$2, R4, lanes10low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes10highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes10done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes10done
+lanes10highone:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F13, 16(R3)
+	B	lanes10done
+lanes10low:
+	TBZ	$1, R4, lanes10one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes10done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes10done
+lanes10one:
+	TBZ	$0, R4, lanes10done
+	FMOVS	F14, 0(R3)
+	B	lanes10done
+lanes11:
+	TBZ	$2, R4, lanes11low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes11highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes11done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes11done
+lanes11highone:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F11, 16(R3)
+	B	lanes11done
+lanes11low:
+	TBZ	$1, R4, lanes11one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes11done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes11done
+lanes11one:
+	TBZ	$0, R4, lanes11done
+	FMOVS	F12, 0(R3)
+	B	lanes11done
+lanes12:
+	TBZ	$2, R4, lanes12low
+	FMOVQ	F18, 0(R3)
+	TBZ	$1, R4, lanes12highone
+	FMOVD	F17, 16(R3)
+	TBZ	$0, R4, lanes12done
+	ADD	$24, R3, R0
+	VST1	V17.S[2], (R0)
+	B	lanes12done
+lanes12highone:
+	TBZ	$0, R4, lanes12done
+	FMOVS	F17, 16(R3)
+	B	lanes12done
+lanes12low:
+	TBZ	$1, R4, lanes12one
+	FMOVD	F18, 0(R3)
+	TBZ	$0, R4, lanes12done
+	ADD	$8, R3, R0
+	VST1	V18.S[2], (R0)
+	B	lanes12done
+lanes12one:
+	TBZ	$0, R4, lanes12done
+	FMOVS	F18, 0(R3)
+	B	lanes12done
+lanes13:
+	TBZ	$2, R4, lanes13low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes13highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes13done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes13done
+lanes13highone:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F15, 16(R3)
+	B	lanes13done
+lanes13low:
+	TBZ	$1, R4, lanes13one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes13done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes13done
+lanes13one:
+	TBZ	$0, R4, lanes13done
+	FMOVS	F16, 0(R3)
+	B	lanes13done
+lanes14:
+	TBZ	$2, R4, lanes14low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes14highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes14done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes14done
+lanes14highone:
+	TBZ	$0, R4, lanes14done
+	FMOVS	F13, 16(R3)
+	B	lanes14done
+lanes14low:
+	TBZ	$1, R4, lanes14one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes14done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes14done
+lanes14one:
+	TBZ	$0, R4, lanes14done
+	FMOVS	F14, 0(R3)
+	B	lanes14done
+lanes15:
+	TBZ	$2, R4, lanes15low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes15highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes15done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes15done
+lanes15highone:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F11, 16(R3)
+	B	lanes15done
+lanes15low:
+	TBZ	$1, R4, lanes15one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes15done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes15done
+lanes15one:
+	TBZ	$0, R4, lanes15done
+	FMOVS	F12, 0(R3)
+	B	lanes15done
+lanes16:
+	TBZ	$2, R4, lanes16low
+	FMOVQ	F16, 0(R3)
+	TBZ	$1, R4, lanes16highone
+	FMOVD	F15, 16(R3)
+	TBZ	$0, R4, lanes16done
+	ADD	$24, R3, R0
+	VST1	V15.S[2], (R0)
+	B	lanes16done
+lanes16highone:
+	TBZ	$0, R4, lanes16done
+	FMOVS	F15, 16(R3)
+	B	lanes16done
+lanes16low:
+	TBZ	$1, R4, lanes16one
+	FMOVD	F16, 0(R3)
+	TBZ	$0, R4, lanes16done
+	ADD	$8, R3, R0
+	VST1	V16.S[2], (R0)
+	B	lanes16done
+lanes16one:
+	TBZ	$0, R4, lanes16done
+	FMOVS	F16, 0(R3)
+	B	lanes16done
+lanes17:
+	TBZ	$2, R4, lanes17low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes17highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes17done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes17done
+lanes17highone:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F13, 16(R3)
+	B	lanes17done
+lanes17low:
+	TBZ	$1, R4, lanes17one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes17done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes17done
+lanes17one:
+	TBZ	$0, R4, lanes17done
+	FMOVS	F14, 0(R3)
+	B	lanes17done
+lanes18:
+	TBZ	$2, R4, lanes18low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes18highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes18done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes18done
+lanes18highone:
+	TBZ	$0, R4, lanes18done
+	FMOVS	F11, 16(R3)
+	B	lanes18done
+lanes18low:
+	TBZ	$1, R4, lanes18one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes18done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes18done
+lanes18one:
+	TBZ	$0, R4, lanes18done
+	FMOVS	F12, 0(R3)
+	B	lanes18done
+lanes19:
+	TBZ	$2, R4, lanes19low
+	FMOVQ	F14, 0(R3)
+	TBZ	$1, R4, lanes19highone
+	FMOVD	F13, 16(R3)
+	TBZ	$0, R4, lanes19done
+	ADD	$24, R3, R0
+	VST1	V13.S[2], (R0)
+	B	lanes19done
+lanes19highone:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F13, 16(R3)
+	B	lanes19done
+lanes19low:
+	TBZ	$1, R4, lanes19one
+	FMOVD	F14, 0(R3)
+	TBZ	$0, R4, lanes19done
+	ADD	$8, R3, R0
+	VST1	V14.S[2], (R0)
+	B	lanes19done
+lanes19one:
+	TBZ	$0, R4, lanes19done
+	FMOVS	F14, 0(R3)
+	B	lanes19done
+lanes20:
+	TBZ	$2, R4, lanes20low
+	FMOVQ	F12, 0(R3)
+	TBZ	$1, R4, lanes20highone
+	FMOVD	F11, 16(R3)
+	TBZ	$0, R4, lanes20done
+	ADD	$24, R3, R0
+	VST1	V11.S[2], (R0)
+	B	lanes20done
+lanes20highone:
+	TBZ	$0, R4, lanes20done
+	FMOVS	F11, 16(R3)
+	B	lanes20done
+lanes20low:
+	TBZ	$1, R4, lanes20one
+	FMOVD	F12, 0(R3)
+	TBZ	$0, R4, lanes20done
+	ADD	$8, R3, R0
+	VST1	V12.S[2], (R0)
+	B	lanes20done
+lanes20one:
+	TBZ	$0, R4, lanes20done
+	FMOVS	F12, 0(R3)
+	B	lanes20done
+lanes21:
+	TBZ	$2, R3, lanes21low
+	FMOVQ	F12, 0(R2)
+	TBZ	$1, R3, lanes21highone
+	FMOVD	F11, 16(R2)
+	TBZ	$0, R3, lanes21done
+	ADD	$24, R2, R0
+	VST1	V11.S[2], (R0)
+	B	lanes21done
+lanes21highone:
+	TBZ	$0, R3, lanes21done
+	FMOVS	F11, 16(R2)
+	B	lanes21done
+lanes21low:
+	TBZ	$1, R3, lanes21one
+	FMOVD	F12, 0(R2)
+	TBZ	$0, R3, lanes21done
+	ADD	$8, R2, R0
+	VST1	V12.S[2], (R0)
+	B	lanes21done
+lanes21one:
+	TBZ	$0, R3, lanes21done
+	FMOVS	F12, 0(R2)
+	B	lanes21done
+
+// func tileDots7StridedNEON(tilePlanes *tilePlanes)
+TEXT ·tileDots7StridedNEON(SB), NOSPLIT, $0-8
+	MOVD	tilePlanes+0(FP), R12
+	MOVD	0(R12), R0
+	MOVD	R0, 208(R12)
+	MOVD	8(R12), R0
+	MOVD	R0, 216(R12)
+	MOVD	168(R12), R0
+	MOVD	R0, 240(R12)
+plane:
+	MOVD	208(R12), R0
+	MOVD	R0, 192(R12)
+	MOVD	216(R12), R0
+	MOVD	R0, 200(R12)
+	MOVD	40(R12), R0
+	MOVD	R0, 248(R12)
+image:
+	MOVD	96(R12), R0
+	MOVD	R0, 256(R12)
+	MOVD	104(R12), R11
+tile:
+	MOVD	16(R11), R0
+	CMP	$6, R0
+	BNE	lower6
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear6
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear6:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V29.D2
+	VZIP2	V0.D2, V1.D2, V28.D2
+	VAND	V31.B16, V29.B16, V29.B16
+	VAND	V30.B16, V28.B16, V28.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V27.D2
+	VZIP2	V0.D2, V1.D2, V26.D2
+	VAND	V31.B16, V27.B16, V27.B16
+	VAND	V30.B16, V26.B16, V26.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear12
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear12:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf6:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FLDPQ	0(R10), (F17, F16)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	FLDPQ	0(R1), (F11, F10)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R1, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<1, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf6Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V17.S4
+	VFMLA	V28.S4, V30.S4, V16.S4
+columnOf6Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf6Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V15.S4
+	VFMLA	V28.S4, V30.S4, V14.S4
+columnOf6Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf6Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V17.S4
+	VFMLA	V26.S4, V30.S4, V16.S4
+	VFMLA	V29.S4, V31.S4, V13.S4
+	VFMLA	V28.S4, V30.S4, V12.S4
+columnOf6Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf6Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+	VFMLA	V29.S4, V31.S4, V11.S4
+	VFMLA	V28.S4, V30.S4, V10.S4
+columnOf6Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf6Below4
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V17.S4
+	VFMLA	V24.S4, V30.S4, V16.S4
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+	VFMLA	V29.S4, V31.S4, V9.S4
+	VFMLA	V28.S4, V30.S4, V8.S4
+columnOf6Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf6Below5
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+	VFMLA	V29.S4, V31.S4, V7.S4
+	VFMLA	V28.S4, V30.S4, V6.S4
+columnOf6Below5:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+	VFMLA	V29.S4, V31.S4, V5.S4
+	VFMLA	V28.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	VFMLA	V27.S4, V31.S4, V5.S4
+	VFMLA	V26.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V17.S4
+	VFMLA	V18.S4, V30.S4, V16.S4
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	VFMLA	V25.S4, V31.S4, V5.S4
+	VFMLA	V24.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$15, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$16, R4
+	BLE	columnOf6Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+columnOf6Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	ADD	R8<<0, R10, R1
+	FSTPQ	(F17, F16), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F15, F14), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R1, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<1, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf6
+	B	tileDone
+lower6:
+	MOVD	16(R11), R0
+	CMP	$5, R0
+	BNE	lower5
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear5
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear5:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V27.D2
+	VZIP2	V0.D2, V1.D2, V26.D2
+	VAND	V31.B16, V27.B16, V27.B16
+	VAND	V30.B16, V26.B16, V26.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear10
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear10:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf5:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FLDPQ	0(R10), (F17, F16)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	FLDPQ	0(R1), (F11, F10)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R1, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<1, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf5Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V17.S4
+	VFMLA	V26.S4, V30.S4, V16.S4
+columnOf5Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf5Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+columnOf5Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf5Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V17.S4
+	VFMLA	V24.S4, V30.S4, V16.S4
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+columnOf5Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf5Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+columnOf5Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf5Below4
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+columnOf5Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf5Below5
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+columnOf5Below5:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	VFMLA	V27.S4, V31.S4, V5.S4
+	VFMLA	V26.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V17.S4
+	VFMLA	V18.S4, V30.S4, V16.S4
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	VFMLA	V25.S4, V31.S4, V5.S4
+	VFMLA	V24.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+columnOf5Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	ADD	R8<<0, R10, R1
+	FSTPQ	(F17, F16), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F15, F14), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R1, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<1, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf5
+	B	tileDone
+lower5:
+	MOVD	16(R11), R0
+	CMP	$4, R0
+	BNE	lower4
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear4
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear4:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear8
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear8:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf4:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FLDPQ	0(R10), (F17, F16)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	FLDPQ	0(R1), (F11, F10)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R1, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<1, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf4Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V17.S4
+	VFMLA	V24.S4, V30.S4, V16.S4
+columnOf4Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf4Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+columnOf4Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf4Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+columnOf4Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf4Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+columnOf4Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf4Below4
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+columnOf4Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf4Below5
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+columnOf4Below5:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V17.S4
+	VFMLA	V18.S4, V30.S4, V16.S4
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	VFMLA	V25.S4, V31.S4, V5.S4
+	VFMLA	V24.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf4Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+columnOf4Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	ADD	R8<<0, R10, R1
+	FSTPQ	(F17, F16), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F15, F14), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R1, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<1, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf4
+	B	tileDone
+lower4:
+	MOVD	16(R11), R0
+	CMP	$3, R0
+	BNE	lower3
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear3
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear3:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear6
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear6:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf3:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FLDPQ	0(R10), (F17, F16)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	FLDPQ	0(R1), (F11, F10)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R1, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<1, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf3Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+columnOf3Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf3Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+columnOf3Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf3Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+columnOf3Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf3Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+columnOf3Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf3Below4
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V17.S4
+	VFMLA	V18.S4, V30.S4, V16.S4
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+columnOf3Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf3Below5
+	CMP	$5, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+columnOf3Below5:
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	VFMLA	V23.S4, V31.S4, V5.S4
+	VFMLA	V22.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+columnOf3Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	ADD	R8<<0, R10, R1
+	FSTPQ	(F17, F16), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F15, F14), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R1, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<1, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf3
+	B	tileDone
+lower3:
+	MOVD	16(R11), R0
+	CMP	$2, R0
+	BNE	lower2
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear2
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear2:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear4
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear4:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf2:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FLDPQ	0(R10), (F17, F16)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	FLDPQ	0(R1), (F11, F10)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R1, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<1, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf2Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+columnOf2Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf2Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+columnOf2Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf2Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V17.S4
+	VFMLA	V18.S4, V30.S4, V16.S4
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+columnOf2Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf2Below3
+	CMP	$3, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+columnOf2Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf2Below4
+	CMP	$4, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+columnOf2Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf2Below5
+	CMP	$5, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+columnOf2Below5:
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	VFMLA	V21.S4, V31.S4, V5.S4
+	VFMLA	V20.S4, V30.S4, V4.S4
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+columnOf2Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	ADD	R8<<0, R10, R1
+	FSTPQ	(F17, F16), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F15, F14), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R1, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<1, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf2
+	B	tileDone
+lower2:
+	MOVD	200(R12), R2
+	MOVD	8(R11), R0
+	ADD	R0, R2, R2
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear1
+	PRFM	8192(R2), PLDL2KEEP
+yNear1:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R2), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear2
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear2:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf1:
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F3, F2)
+	ADD	R8<<0, R10, R1
+	FLDPQ	0(R10), (F17, F16)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F15, F14)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	FLDPQ	0(R1), (F11, F10)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R1, R0
+	FLDPQ	0(R0), (F7, F6)
+	ADD	R8<<1, R10, R0
+	FLDPQ	0(R0), (F5, F4)
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf1Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V17.S4
+	VFMLA	V18.S4, V30.S4, V16.S4
+columnOf1Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf1Below1
+	CMP	$1, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+columnOf1Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf1Below2
+	CMP	$2, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+columnOf1Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf1Below3
+	CMP	$3, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+columnOf1Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R5
+	BGT	columnOf1Below4
+	CMP	$4, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+columnOf1Below4:
+	ADD	R6, R0, R0
+	CMP	$5, R5
+	BGT	columnOf1Below5
+	CMP	$5, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+columnOf1Below5:
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf1Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F1, F0)
+	VUZP1	V1.S4, V31.S4, V31.S4
+	VUZP1	V0.S4, V30.S4, V30.S4
+	VAND	V3.B16, V31.B16, V31.B16
+	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V5.S4
+	VFMLA	V18.S4, V30.S4, V4.S4
+columnOf1Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	ADD	R8<<0, R10, R1
+	FSTPQ	(F17, F16), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F15, F14), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	FSTPQ	(F11, F10), 0(R1)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R1, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	R8<<1, R10, R0
+	FSTPQ	(F5, F4), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf1
+tileDone:
+	ADD	$56, R11, R11
+	MOVD	256(R12), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 256(R12)
+	BNE	tile
+	MOVD	48(R12), R1
+	MOVD	192(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 192(R12)
+	MOVD	56(R12), R1
+	MOVD	200(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 200(R12)
+	MOVD	248(R12), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 248(R12)
+	BNE	image
+	MOVD	24(R12), R1
+	MOVD	208(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 208(R12)
+	MOVD	32(R12), R1
+	MOVD	216(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 216(R12)
+	MOVD	184(R12), R1
+	MOVD	240(R12), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 240(R12)
+	MOVD	16(R12), R0
+	SUBS	$1, R0, R0
+	MOVD	R0, 16(R12)
+	BNE	plane
+	RET

@@ -22,8 +22,8 @@ const (
 	spBodyLeft, spRoom                     = 208, 216
 	srRuns, srTaps                         = 0, stridedRuns * crSize
 	crBlocks, crX, crY, crWay, crMasks     = 0, 8, 16, 24, 32
-	crSize                                 = crMasks + 6*32
-	stridedRuns                            = 3
+	crSize                                 = crMasks + 5*32
+	stridedRuns                            = 4
 )
 
 // Ways to compute a block of columns. What they mask differs, and where the first block has no column before it.
@@ -35,41 +35,34 @@ const (
 )
 
 // The masks of a block: those of dy moved back by a column less than their number, or the order of results that are moved
-// back or on; those of x's even and odd columns; and those of these results.
+// back; that of x's odd columns; and that of these results.
 const (
 	maskDY    = 0
 	orderBack = 0
-	orderOn   = 1
-	maskEven  = 2
 	maskOdd   = 3
 	maskBack  = 4
-	maskOn    = 5
 )
 
 // oddQuads swaps the two middle quarters of a vector of eight: the order in which a shuffle within halves leaves
 // the even elements of two vectors, and the way back.
 const oddQuads = operand.U8(0b11011000)
 
-// strided emits the kernels of depthwise convolution with stride 2, which work on whole planes. A filter of size taps
-// sees pad columns before a row.
+// strided emits the kernels of depthwise convolution by 3×3 filters with stride 2, and of the input gradients of larger ones, which work
+// on whole planes. A filter of size taps sees pad columns before a row.
 func strided(a *isa.Asm) {
-	stridedForward(a, 3, 1)
-	stridedForward(a, 3, 0)
-	stridedForward5(a)
-	stridedGrad(a, 3, 1)
-	stridedGrad(a, 3, 0)
+	for pad := range 2 {
+		stridedForward(a, 3, pad)
+		stridedDots(a, 3, pad)
+		stridedGrad(a, 3, pad)
+	}
 	stridedGrad(a, 5, 2)
-	stridedDots(a, 3, 1, 0, 1, 2)
-	stridedDots(a, 3, 0, 0, 1, 2)
-	stridedDots(a, 5, 2, 0, 2)
-	stridedDots(a, 5, 2, 0)
+	stridedGrad(a, 7, 3)
 }
 
 // stridedKernel is what these kernels share.
 type stridedKernel struct {
 	*isa.Asm
 	size                   int // of the filter
-	ahead                  int // rows of a step to prefetch from the planes that follow
 	t, room, run, xAt, yAt reg.GPVirtual
 }
 
@@ -150,7 +143,7 @@ func (k *stridedKernel) everySecond(m operand.Mem, v reg.VecVirtual) {
 	k.VSHUFPS(operand.U8(0b10001000), m.Offset(4*k.Lanes), v, v)
 }
 
-// overRows calls step for every row of y, for which row says where the row of x is that meets row r of the filter, one
+// overRows calls step for every row of y, for which row says where the row of x is that meets row 1 or 2 of the filter, one
 // after the other. The head and the tail are rows of y for which such rows are outside of the plane. begin gets the first row, which may be.
 func (k *stridedKernel) overRows(way int, begin func(m operand.Mem), step func(row func(r int) operand.Mem)) {
 	a := k.Asm
@@ -158,20 +151,15 @@ func (k *stridedKernel) overRows(way int, begin func(m operand.Mem), step func(r
 	off, end, zeros, xRow := a.Field(k.t, spXFirst), a.Field(k.t, spXEnd), a.Field(k.t, spZeros), a.Field(k.t, spXRow)
 	p, at := a.GP64(), a.GP64()
 	copyFields(a, k.t, [2]int{spBody, spBodyLeft})
-	if begin != nil {
-		k.place(k.xAt, off, end, zeros, p)
-		begin(operand.Mem{Base: p})
-	}
+	k.place(k.xAt, off, end, zeros, p)
+	begin(operand.Mem{Base: p})
 	left := a.Field(k.t, spHead)
 	a.TESTQ(left, left)
 	a.JZ(operand.LabelRef(label("body")))
 	a.Label(label("edge"))
 	a.MOVQ(off, at)
-	last := 0
-	step(func(r int) operand.Mem {
-		for ; last < r; last++ {
-			a.ADDQ(xRow, at)
-		}
+	step(func(int) operand.Mem {
+		a.ADDQ(xRow, at)
 		k.place(k.xAt, at, end, zeros, p)
 		return operand.Mem{Base: p}
 	})
@@ -184,17 +172,8 @@ func (k *stridedKernel) overRows(way int, begin func(m operand.Mem), step func(r
 	a.LEAQ(isa.Offset(k.xAt, off, 0), p)
 	a.Label(label("row"))
 	step(func(r int) operand.Mem {
-		m := operand.Mem{Base: p}
-		if r > 0 {
-			m.Index, m.Scale = xRow, uint8(r)
-		}
-		if r == 3 { // no scale
-			a.LEAQ(isa.Offset(p, xRow, 0), at)
-			m.Base, m.Scale = at, 2
-		}
-		if r > 0 && r < 3 || k.size == 5 && r == 0 {
-			a.PREFETCHT0(m.Offset(pages))
-		}
+		m := operand.Mem{Base: p, Index: xRow, Scale: uint8(r)}
+		a.PREFETCHT0(m.Offset(pages))
 		return m
 	})
 	a.LEAQ(operand.Mem{Base: p, Index: xRow, Scale: 2}, p)
@@ -288,7 +267,7 @@ func stridedForward(a *isa.Asm, size, pad int) {
 			load(row(2), &shared)
 			add(2, &shared)
 			if first {
-				k.move(moved, orderBack, maskBack)
+				k.moveBack(moved)
 				a.Add(moved, acc, acc)
 			}
 			a.VPERMPD(oddQuads, acc, acc)
@@ -299,59 +278,12 @@ func stridedForward(a *isa.Asm, size, pad int) {
 	a.Ret()
 }
 
-// move moves columns back or on by one.
-func (k *stridedKernel) move(v reg.VecVirtual, by, mask int) {
+// moveBack moves columns back by one.
+func (k *stridedKernel) moveBack(v reg.VecVirtual) {
 	order := k.Vec()
-	k.Move(operand.Mem{Base: k.run, Disp: crMasks + 32*by}, order)
+	k.Move(operand.Mem{Base: k.run, Disp: crMasks + 32*orderBack}, order)
 	k.VPERMPS(v, order, v)
-	k.mask(mask, v)
-}
-
-// stridedForward5 is stridedForward for filters of five rows. Taps of columns before and behind those of y are summed up where
-// they are, and moved together: a block's first column is right in the first block alone, and its last one in the last.
-func stridedForward5(a *isa.Asm) {
-	const size = 5
-	k := newStridedKernel(a, size, "stridedForward5Pad2", "convolves planes with a 5×5 filter each, with stride 2.")
-	weights := k.tapsInRegisters(9)
-	k.overPlanes(a.Lanes-2, []int{wayFirst, wayInner, wayInnerMasked, wayFirstMasked}, func() { k.loadTaps(weights) }, func() {
-		addFields(a, k.t, [2]int{spBiasStep, spBiasAt})
-	}, func(way int) {
-		y := a.GP64()
-		a.MOVQ(k.yAt, y)
-		k.overRows(way, nil, func(row func(r int) operand.Mem) {
-			acc, bias := a.Vecs(3), a.Field(k.t, spBiasAt) // of columns behind those of y, of these, and of those before them
-			a.Spread(operand.Mem{Base: bias}, acc[1])
-			for r := range size {
-				x := []reg.VecVirtual{a.Vec(), a.Vec()}
-				k.pairs(row(r), x[0], x[1])
-				for s := range size {
-					if s < 2 && way >= wayInnerMasked {
-						k.mask(maskEven+s, x[s])
-					}
-					if w := k.tap(weights, r*size+s); r == 0 && (s == 0 || s == size-1) {
-						a.Mul(w, x[s%2], acc[s/2])
-					} else {
-						a.Fma(w, x[s%2], acc[s/2])
-					}
-				}
-			}
-			k.move(acc[0], orderBack, maskBack)
-			k.move(acc[2], orderOn, maskOn)
-			a.Add(acc[0], acc[1], acc[1])
-			a.Add(acc[2], acc[1], acc[1])
-			a.VPERMPD(oddQuads, acc[1], acc[1])
-			if way == wayInner || way == wayInnerMasked {
-				mask := a.Vec()
-				a.Move(operand.Mem{Base: k.run, Disp: crMasks + 32*maskBack}, mask)
-				before := a.Vec()
-				a.Move(operand.Mem{Base: y}, before)
-				a.VBLENDVPS(mask, acc[1], before, acc[1])
-			}
-			a.Move(acc[1], operand.Mem{Base: y})
-			a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, y)
-		})
-	})
-	a.Ret()
+	k.mask(maskBack, v)
 }
 
 // stridedGrad computes the gradient of planes' inputs, two rows at a time, of pairs of columns that begin with one
@@ -359,7 +291,7 @@ func stridedForward5(a *isa.Asm) {
 func stridedGrad(a *isa.Asm, size, pad int) {
 	odd := pad%2 > 0
 	k := newStridedKernel(a, size, fmt.Sprintf("stridedGrad%dPad%d", size, pad), fmt.Sprintf("computes the gradient of planes that %d×%d filters see with stride 2.", size, size))
-	weights := k.tapsInRegisters(map[int]int{3: 8, 5: 3}[size])
+	weights := k.tapsInRegisters(map[int]int{3: 8, 5: 3, 7: 0}[size])
 	k.overPlanes(-a.Lanes, []int{wayInner}, func() { k.loadTaps(weights) }, func() {}, func(int) {
 		yOff, yEnd, zeros := a.Field(k.t, spYFirst), a.Field(k.t, spYEnd), a.Field(k.t, spZeros)
 		xOff, xEnd, lost := a.Field(k.t, spXFirst), a.Field(k.t, spXEnd), a.Field(k.t, spLost)
@@ -406,31 +338,37 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 			a.Move(upper, operand.Mem{Base: p, Disp: 4 * a.Lanes})
 		}
 		for r := range size {
-			if r >= size-2 {
-				sums = append(sums, [2]reg.VecVirtual{a.Vec(), a.Vec()})
-				add(r, sums[r], [2]bool{true, true})
-			} else {
-				add(r, sums[r], [2]bool{})
+			if r == size-2 { // the first two rows are written: those below take their places
+				for i := range max(0, size-4) {
+					a.Copy(sums[i+2][0], sums[i][0])
+					a.Copy(sums[i+2][1], sums[i][1])
+				}
 			}
+			var row [2]reg.VecVirtual
+			switch {
+			case r < size-2:
+				row = sums[r]
+			case r >= 2:
+				row = sums[r-2]
+			default:
+				row = [2]reg.VecVirtual{a.Vec(), a.Vec()}
+			}
+			begins := r >= size-2
+			add(r, row, [2]bool{begins, begins})
 			if r < 2 {
-				finish(sums[r])
+				finish(row)
 			}
-		}
-		for i := range size - 2 {
-			a.Copy(sums[i+2][0], sums[i][0])
-			a.Copy(sums[i+2][1], sums[i][1])
 		}
 		a.CountDown(steps, "step")
 	})
 	a.Ret()
 }
 
-// stridedDots sums the products of planes of dy with rows of x that meet some rows of the filter: a vector of sums for
-// every tap of each plane. dy is moved instead of x, whose even and odd columns meet all taps. A row of x that meets the
-// last of the rows meets the first one below.
-func stridedDots(a *isa.Asm, size, pad int, rows ...int) {
-	k := newStridedKernel(a, size, fmt.Sprintf("stridedDots%dPad%dRows%d", size, pad, len(rows)), fmt.Sprintf("sums dy·x over planes, with stride 2, for %d rows of %d×%d filters.", len(rows), size, size))
-	sums := make([][]reg.VecVirtual, len(rows))
+// stridedDots sums the products of planes of dy with rows of x: a vector of sums for every tap of each plane. dy is moved
+// instead of x, whose even and odd columns meet all taps. A row of x that meets the last row of the filter meets the first one below.
+func stridedDots(a *isa.Asm, size, pad int) {
+	k := newStridedKernel(a, size, fmt.Sprintf("stridedDots%dPad%d", size, pad), fmt.Sprintf("sums dy·x over planes, with stride 2, for %d×%d filters.", size, size))
+	sums := make([][]reg.VecVirtual, size)
 	for i := range sums {
 		sums[i] = a.Vecs(size)
 	}
@@ -439,7 +377,7 @@ func stridedDots(a *isa.Asm, size, pad int, rows ...int) {
 		at := a.Field(k.t, spSumsAt)
 		for i := range sums {
 			for s, v := range sums[i] {
-				f(v, operand.Mem{Base: at, Disp: 4 * a.Lanes * (rows[i]*size + s)})
+				f(v, operand.Mem{Base: at, Disp: 4 * a.Lanes * (i*size + s)})
 			}
 		}
 	}
@@ -466,11 +404,7 @@ func stridedDots(a *isa.Asm, size, pad int, rows ...int) {
 			}
 		}
 		shared := a.Vecs(2)
-		begin := func(m operand.Mem) { load(m, shared) }
-		if len(rows) == 1 {
-			begin = nil
-		}
-		k.overRows(way, begin, func(row func(r int) operand.Mem) {
+		k.overRows(way, func(m operand.Mem) { load(m, shared) }, func(row func(r int) operand.Mem) {
 			for i, v := range dy {
 				a.VPERMPD(oddQuads, operand.Mem{Base: y, Disp: -4 * (first + i)}, v)
 				if way != wayInner {
@@ -478,16 +412,16 @@ func stridedDots(a *isa.Asm, size, pad int, rows ...int) {
 				}
 			}
 			a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, y)
-			for i, r := range rows {
+			for r := range size {
 				x := shared
 				switch {
-				case i > 0 && i < len(rows)-1:
+				case r > 0 && r < size-1:
 					x = a.Vecs(2)
 					load(row(r), x)
-				case i > 0 || len(rows) == 1:
+				case r > 0:
 					load(row(r), x)
 				}
-				add(i, x)
+				add(r, x)
 			}
 		})
 	})

@@ -52,7 +52,7 @@ var kernels = []struct{ folder, function, what string }{
 	{"conv/planes", "planeDots4NEON", "depthwise weight gradient, from a frame"},
 	{"conv/planes", "stridedForward3Pad1NEON", "depthwise 3×3/2"},
 	{"conv/planes", "stridedGrad3Pad1NEON", "its input gradient"},
-	{"conv/planes", "stridedDots3Pad1Rows3NEON", "its weight gradient"},
+	{"conv/planes", "stridedDots3Pad1NEON", "its weight gradient"},
 }
 
 var suffix = flag.String("suffix", "", "what the names of llvm-objdump and llvm-mca end in, such as -19")
