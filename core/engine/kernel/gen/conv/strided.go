@@ -328,14 +328,10 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 		finish := func(v [2]reg.VecVirtual) {
 			k.place(k.xAt, xOff, xEnd, lost, p)
 			a.ADDQ(operand.Mem{Base: k.t, Disp: spXRow}, xOff)
-			left, right, upper := v[0], v[1], a.Vec()
 			if odd {
-				left, right = right, left
+				v[0], v[1] = v[1], v[0]
 			}
-			a.VUNPCKHPS(right, left, upper)
-			a.VUNPCKLPS(right, left, left)
-			a.Move(left, operand.Mem{Base: p})
-			a.Move(upper, operand.Mem{Base: p, Disp: 4 * a.Lanes})
+			k.interleave(v[0], v[1], operand.Mem{Base: p})
 		}
 		for r := range size {
 			if r == size-2 { // the first two rows are written: those below take their places
@@ -353,8 +349,7 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 			default:
 				row = [2]reg.VecVirtual{a.Vec(), a.Vec()}
 			}
-			begins := r >= size-2
-			add(r, row, [2]bool{begins, begins})
+			add(r, row, [2]bool{r >= size-2, r >= size-2})
 			if r < 2 {
 				finish(row)
 			}
@@ -362,6 +357,15 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 		a.CountDown(steps, "step")
 	})
 	a.Ret()
+}
+
+// interleave writes columns to m, those of left and of right in turn. It overwrites left.
+func (k *stridedKernel) interleave(left, right reg.VecVirtual, m operand.Mem) {
+	upper := k.Vec()
+	k.VUNPCKHPS(right, left, upper)
+	k.VUNPCKLPS(right, left, left)
+	k.Move(left, m)
+	k.Move(upper, m.Offset(4*k.Lanes))
 }
 
 // stridedDots sums the products of planes of dy with rows of x: a vector of sums for every tap of each plane. dy is moved
