@@ -98,10 +98,10 @@ func TestGPUThatFails(t *testing.T) {
 		want            []string
 	}{
 		"a kernel that never ends": {"hang sgd_update 3 1", "", []string{"a long wait for " + second,
-			second + " does not answer: ", "took more than 2s (run.device_timeout)", "dmesg for Xid errors", "last seen : step 3"}},
+			second + " does not answer: ", "took more than 10s (run.device_timeout)", "dmesg for Xid errors", "last seen : step 3"}},
 		"a copy that never ends":    {"hang cuMemcpyDtoHAsync 1 1", "", []string{"step 1, samples from", second + " does not answer: the gradients of bucket 0 and their copy to the host"}},
 		"a fault":                   {"700 cross_entropy 2 1", "", []string{second + " has failed: ", "CUDA_ERROR_ILLEGAL_ADDRESS: a kernel read or wrote memory outside its allocations", "compute-sanitizer"}},
-		"a call that never returns": {"block sgd_update 2 1", "", []string{second + " does not answer: a call of the driver took more than 2s"}},
+		"a call that never returns": {"block sgd_update 2 1", "", []string{second + " does not answer: a call of the driver took more than 10s"}},
 		"too little memory":         {"", "314592800", []string{"out of memory for", "of 300 MiB free", "lower train.per_rank_batch"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestGPUThatFails(t *testing.T) {
 			if c.memory != "" {
 				p.Env = append(p.Env, "CUDA_FAKE_MEMORY="+c.memory)
 			}
-			r := p.Train(t, rig.Set(`run.device="cuda"`, `run.device_timeout="2s"`)...)
+			r := p.Train(t, rig.Set(`run.device="cuda"`, `run.device_timeout="10s"`)...) // the GPUs are programs: on a busy machine a step takes seconds
 			r.Expect(t, 5).Prints(t, c.want...)
 			if strings.Contains(r.Stderr, "was not released") {
 				t.Error("somebody waits for what the GPU never does")
