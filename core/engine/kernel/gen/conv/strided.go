@@ -51,8 +51,8 @@ const oddQuads = operand.U8(0b11011000)
 // on whole planes. A filter of size taps sees pad columns before a row.
 func strided(a *isa.Asm) {
 	for pad := range 2 {
-		stridedForward(a, 3, pad)
-		stridedDots(a, 3, pad)
+		stridedForward(a, pad)
+		stridedDots(a, pad)
 		stridedGrad(a, 3, pad)
 	}
 	stridedGrad(a, 5, 2)
@@ -218,7 +218,8 @@ func (k *stridedKernel) tap(regs []reg.VecVirtual, i int) operand.Op {
 type pairRow struct{ even, odd, third reg.VecVirtual }
 
 // stridedForward computes y = bias + Σ w·x for planes. x begins with the column that the first of y sees through tap pad.
-func stridedForward(a *isa.Asm, size, pad int) {
+func stridedForward(a *isa.Asm, pad int) {
+	const size = 3
 	k := newStridedKernel(a, size, fmt.Sprintf("stridedForward%dPad%d", size, pad), fmt.Sprintf("convolves planes with a %d×%d filter each, with stride 2.", size, size))
 	weights := k.tapsInRegisters(9)
 	ways := []int{wayInner}
@@ -370,7 +371,8 @@ func (k *stridedKernel) interleave(left, right reg.VecVirtual, m operand.Mem) {
 
 // stridedDots sums the products of planes of dy with rows of x: a vector of sums for every tap of each plane. dy is moved
 // instead of x, whose even and odd columns meet all taps. A row of x that meets the last row of the filter meets the first one below.
-func stridedDots(a *isa.Asm, size, pad int) {
+func stridedDots(a *isa.Asm, pad int) {
+	const size = 3
 	k := newStridedKernel(a, size, fmt.Sprintf("stridedDots%dPad%d", size, pad), fmt.Sprintf("sums dy·x over planes, with stride 2, for %d×%d filters.", size, size))
 	sums := make([][]reg.VecVirtual, size)
 	for i := range sums {
