@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -102,9 +103,9 @@ type message struct {
 	Call  *call     `json:",omitempty"` // of "call" and "done"; of "go": the one that may start, none if the ranks may leave
 	Cause string    `json:",omitempty"` // of "fail": "stall", "mismatch" or "peer"
 	From  int       // of "fail": the rank that reports it, or that is gone
-	Ranks []int     `json:",omitempty"` // stall: missing ranks; mismatch: both ranks
+	Ranks []int     `json:",omitempty"` // stall: missing ranks, From itself if it is the one that is late; mismatch: both ranks
 	Calls [2]string // mismatch: both calls
-	Text  string    `json:",omitempty"` // peer, refused: the reason
+	Text  string    `json:",omitempty"` // of "fail" from a rank, and of "refused": the reason
 }
 
 // permits reports whether a "go" is for a call, or for leaving if k is nil.
@@ -120,18 +121,14 @@ var errAborted = errors.New("the group has failed")
 // failure returns this rank's error for the coordinator's report. stalled returns the error of
 // a call that waits for ranks.
 func (m *message) failure(me int, seq uint64, stalled Stalled) error {
-	switch m.Cause {
-	case "stall":
-		for _, r := range m.Ranks {
-			if r == me {
-				return &sdk.PeerError{Peer: m.From, Seq: seq, Cause: "it timed out waiting for this rank"}
-			}
-		}
+	switch {
+	case m.Cause == "stall" && m.From == me && slices.Contains(m.Ranks, me): // Text says what this rank is late with
+	case m.Cause == "stall" && slices.Contains(m.Ranks, me):
+		return &sdk.PeerError{Peer: m.From, Seq: seq, Cause: "it timed out waiting for this rank"}
+	case m.Cause == "stall":
 		return stalled(m.Ranks)
-	case "mismatch":
-		if len(m.Ranks) == 2 {
-			return &sdk.MismatchError{Rank: m.Ranks[0], Peer: m.Ranks[1], Mine: m.Calls[0], Its: m.Calls[1]}
-		}
+	case m.Cause == "mismatch" && len(m.Ranks) == 2:
+		return &sdk.MismatchError{Rank: m.Ranks[0], Peer: m.Ranks[1], Mine: m.Calls[0], Its: m.Calls[1]}
 	}
 	if m.From == me {
 		return fmt.Errorf("%w: %s", errAborted, m.Text)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +97,21 @@ func TestAnExchangeNamesTheMissingRank(t *testing.T) {
 	}
 	if p.members[1].Leave(t.Context()) {
 		t.Error("rank 1 may end the library, although rank 0 has failed")
+	}
+}
+
+// A rank that is late itself, for example because its GPU is, learns so too, and does not
+// take itself for one that waits.
+func TestALateRankNamesItself(t *testing.T) {
+	t.Parallel()
+	p := exchanging(t)
+	p.members[0].Report(fmt.Errorf("the GPU of rank 0 is late: %w", &sdk.StallError{Seq: 1, Op: sdk.OpBarrier, Bucket: -1, Missing: []int{0}}))
+	for rank, want := range []string{"the GPU of rank 0 is late", "[0] are missing"} {
+		<-p.members[rank].client.done
+		err := p.members[rank].client.failure(2, func(missing []int) error { return fmt.Errorf("%v are missing", missing) })
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("rank %d: %v", rank, err)
+		}
 	}
 }
 
