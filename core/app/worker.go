@@ -45,7 +45,7 @@ import (
 func Worker(ctx context.Context, o Options, extra ...fx.Option) error {
 	rank.Moves() // before plugins are started
 	run := func(o Options) error {
-		return interrupted(ctx, withRunner(o, extra, func(r *runner) error { return r.tellPlugin(r.run(ctx)) }))
+		return withRunner(o, extra, func(r *runner) error { return interrupted(ctx, r.tellPlugin(r.run(ctx))) })
 	}
 	if o.place.thread == nil {
 		o.place = placeFromEnv()

@@ -25,7 +25,8 @@ func (t *Trainer) loadWeights(ctx context.Context) error {
 	if t.World.Rank == 0 {
 		if err := t.prepareWeights(ctx, &head); err != nil {
 			head.Failure = err.Error()
-			if _, gatherErr := t.Gather(ctx, "resume", head.encode()); gatherErr != nil {
+			// Whoever stops this rank meanwhile wants to know why it failed.
+			if _, gatherErr := t.Gather(ctx, "resume", head.encode()); gatherErr != nil && ctx.Err() == nil {
 				return errors.Join(err, gatherErr)
 			}
 			return err

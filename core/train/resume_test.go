@@ -125,3 +125,23 @@ func TestRequestsToSaveAreCounted(t *testing.T) {
 		s.serve()
 	}
 }
+
+// A checkpoint that cannot be used is why a rank ends, also if it is asked to end while it
+// tells the others.
+func TestFailureIsToldAlthoughTheRankIsStopped(t *testing.T) {
+	errs := onRanks(t, 1, func(_ int, d *Deps) { d.Resume = filepath.Join(t.TempDir(), "step-2") }, func(ctx context.Context, d Deps) error {
+		ctx, stop := context.WithCancel(ctx)
+		gather := d.Gather
+		d.Gather = func(ctx context.Context, name string, mine []byte) ([][]byte, error) {
+			if name == "resume" {
+				stop()
+				return nil, ctx.Err()
+			}
+			return gather(ctx, name, mine)
+		}
+		return trainToTheEnd(ctx, d)
+	})
+	if !errors.Is(errs[0], checkpoint.ErrUnusable) || errors.Is(errs[0], context.Canceled) {
+		t.Error(errs[0])
+	}
+}

@@ -19,6 +19,10 @@ import (
 // how long the launcher waits for the rank that another rank blames to end.
 const afterFailure = time.Second
 
+// afterBlame is how long the others may live once a rank has failed because of another one,
+// which may be about to say why: on a busy machine, ending its plugins takes seconds.
+const afterBlame = 5 * time.Second
+
 // ending is how an attempt ended on all nodes.
 type ending struct {
 	code    int
@@ -241,8 +245,11 @@ func (a *attempt) failed(e exit) {
 		a.blaming = nil
 	}
 	grace := min(a.l.o.Grace, afterFailure)
-	if e.code == ExitPreempted {
+	switch {
+	case e.code == ExitPreempted:
 		grace = a.grace() // the others are saving as well
+	case e.code == ExitPeer && a.l.nodes == nil:
+		grace = min(a.l.o.Grace, afterBlame) // see correct
 	}
 	f := &Failure{Job: a.l.o.Name, Attempt: a.n, MaxRestarts: a.l.o.MaxRestarts, Root: e.cause(a.l.host, a.l.oom)}
 	if step, _ := e.w.place(); a.l.o.Least > 0 && !a.l.mayFail() && step >= 0 && len(a.alive) == 0 && restartHelps(e.code) {

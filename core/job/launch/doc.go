@@ -16,9 +16,9 @@
 // another rank: the launcher waits up to a second for that rank to end, and
 // only then reports the ExitPeer itself as the root cause. A rank that ends
 // with 0 before the others is done, not failed. All others get SIGTERM, and a
-// second later SIGKILL for their whole process group; descendants that left the
-// group are found through the subreaper (Linux) and killed as well. No process
-// outlives Run.
+// second later (five if the root cause is an ExitPeer) SIGKILL for their whole
+// process group; descendants that left the group are found through the
+// subreaper (Linux) and killed as well. No process outlives Run.
 //
 // Report. Failure.Format formats the failure as one block: which rank, where,
 // when, how, its last lines, what to do. If restarts are left and could help,
