@@ -57,13 +57,17 @@ func (s *rowStats) keep(n int, eps float64, mean, scale []float32) {
 
 // layerNormRows is LayerNorm in vectors.
 func layerNormRows(rows, cols int, x, gamma, beta []float32, eps float64, y, mean, invstd []float32) {
+	if isNarrow(cols) {
+		narrowNorm(rows, cols, x, gamma, beta, eps, y, mean, invstd)
+		return
+	}
 	var s rowStats
 	w := rowWidth(cols)
 	for r, step := 0, blockRows(cols); r < rows; r += step {
 		n, at := min(step, rows-r), r*cols
 		norm.RowMoments(cols, x[at:], s.mean[:n], s.scale[:n])
 		s.keep(n, eps, mean[r:], invstd[r:])
-		vecLayerNormApply(kernel.Lanes(), n, &x[at], w.vectors, w.rest, w.tail, &s.mean[0], &s.scale[0], &gamma[0], &beta[0], &y[at], 4*cols)
+		vecLayerNormApply(n, &x[at], w.vectors, w.rest, w.tail, &s.mean[0], &s.scale[0], &gamma[0], &beta[0], &y[at], 4*cols)
 	}
 }
 
@@ -75,14 +79,18 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 		clear(dbeta)
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil && dbeta != nil {
-		n := lanesOf(cols)
+		if isNarrow(cols) {
+			narrowGrad(rows, cols, kernel.As32(x), kernel.As32(dy), kernel.As32(mean), kernel.As32(invstd), kernel.As32(gamma), kernel.As32(dx), kernel.As32(dgamma), kernel.As32(dbeta))
+			return
+		}
+		w := rowWidth(cols)
 		norm.InFours(rows, func(r, rows int) {
 			run := vecLayerNormGradRows
 			if rows%4 == 0 {
 				run = vecLayerNormGradFours
 			}
 			at := r * cols
-			run(n, rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(mean[r:]), kernel.Ptr32(invstd[r:]), cols/n, cols%n, firstLanes(n, cols%n), 1/float32(cols),
+			run(rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(mean[r:]), kernel.Ptr32(invstd[r:]), w.vectors, w.rest, w.tail, 1/float32(cols),
 				kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dbeta), kernel.Ptr32(dx[at:]), 4*cols)
 		})
 		return
@@ -92,26 +100,6 @@ func LayerNormGrad[T kernel.Float](rows, cols int, x, dy, mean, invstd, gamma, d
 		layerNormParamGrad(xr, dyr, mean[r], invstd[r], dgamma, dbeta)
 		layerNormInputGrad(xr, dyr, mean[r], invstd[r], gamma, dx[r*cols:][:cols])
 	}
-}
-
-// narrow is how many elements AVX2's vectors hold.
-const narrow = kernel.Block / 2
-
-// lanesOf is how many lanes the vectors of rows have: where no row has more than those of AVX2, these, because
-// wide ones would be loaded and stored in part.
-func lanesOf(cols int) int {
-	if cols <= narrow {
-		return narrow
-	}
-	return kernel.Lanes()
-}
-
-// firstLanes is the mask of the first n lanes.
-func firstLanes(lanes, n int) kernel.Mask {
-	if lanes == narrow {
-		return kernel.FirstOfEight(n)
-	}
-	return kernel.FirstLanes(n)
 }
 
 // GradParts is in how many parts a gradient over so many rows adds up those of gamma and beta, whatever the

@@ -10,9 +10,9 @@ import (
 // Rows of any length, with a mean that is large against the deviation, give what float64
 // gives, and nothing behind them is written.
 func TestLayerNorm(t *testing.T) {
-	for i, cols := range []int{1, 2, 3, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33, 64, 65, 200, 1000, 1030} {
+	for i, cols := range []int{1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 64, 65, 200, 1000, 1030} {
 		for _, offset := range []float32{0, 30} {
-			rows := 4 + i%4
+			rows := 4 + i%4 + 64*(i%3)
 			x, dy := kerneltest.Random[float32](1, rows*cols), kerneltest.Random[float32](2, rows*cols)
 			gamma, beta := kerneltest.Random[float32](3, cols), kerneltest.Random[float32](4, cols)
 			for i := range x {
@@ -99,8 +99,8 @@ func BenchmarkLayerNorm(b *testing.B) {
 // RMS norms of rows of any length agree with plain Go in float64.
 func TestRMSNormAgreesWithFloat64(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
-		const rows = 3
 		for cols := 1; cols < 150; cols++ {
+			rows := 3 + cols%70
 			x, dy, gamma := kerneltest.Random[float32](1, rows*cols), kerneltest.Random[float32](2, rows*cols), kerneltest.Random[float32](3, cols)
 			y, inv, dgamma := make([]float32, rows*cols), make([]float32, rows), kerneltest.Random[float32](4, cols)
 			wantY, wantInv, wantDx, wantDgamma := make([]float64, rows*cols), make([]float64, rows), make([]float64, rows*cols), kerneltest.Widened(dgamma)

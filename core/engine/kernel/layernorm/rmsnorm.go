@@ -30,14 +30,17 @@ func RMSNorm[T kernel.Float](rows, cols int, x, gamma []T, eps float64, y, invrm
 
 // rmsNormRows is RMSNorm in vectors.
 func rmsNormRows(rows, cols int, x, gamma []float32, eps float64, y, invrms []float32) {
+	if isNarrow(cols) {
+		narrowNorm(rows, cols, x, gamma, nil, eps, y, nil, invrms)
+		return
+	}
 	var s rowStats
-	n := lanesOf(cols)
-	w := width{cols / n, cols % n, firstLanes(n, cols%n)}
+	w := rowWidth(cols)
 	for r, step := 0, blockRows(cols); r < rows; r += step {
 		count, at := min(step, rows-r), r*cols
-		vecRowSquares(n, count, &x[at], w.vectors, w.rest, w.tail, 1/float32(cols), &s.scale[0], 4*cols)
+		vecRowSquares(count, &x[at], w.vectors, w.rest, w.tail, 1/float32(cols), &s.scale[0], 4*cols)
 		s.keep(count, eps, nil, invrms[r:])
-		vecRmsNormApply(n, count, &x[at], w.vectors, w.rest, w.tail, &s.scale[0], &gamma[0], &y[at], 4*cols)
+		vecRmsNormApply(count, &x[at], w.vectors, w.rest, w.tail, &s.scale[0], &gamma[0], &y[at], 4*cols)
 	}
 }
 
@@ -48,14 +51,18 @@ func RMSNormGrad[T kernel.Float](rows, cols int, x, dy, invrms, gamma, dx, dgamm
 		clear(dgamma)
 	}
 	if kernel.HasVectors[T]() && rows > 0 && gamma != nil && dgamma != nil {
-		n := lanesOf(cols)
+		if isNarrow(cols) {
+			narrowGrad(rows, cols, kernel.As32(x), kernel.As32(dy), nil, kernel.As32(invrms), kernel.As32(gamma), kernel.As32(dx), kernel.As32(dgamma), nil)
+			return
+		}
+		w := rowWidth(cols)
 		norm.InFours(rows, func(r, rows int) {
 			run := vecRmsNormGradRows
 			if rows%4 == 0 {
 				run = vecRmsNormGradFours
 			}
 			at := r * cols
-			run(n, rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(invrms[r:]), cols/n, cols%n, firstLanes(n, cols%n), 1/float32(cols),
+			run(rows, kernel.Ptr32(x[at:]), kernel.Ptr32(dy[at:]), kernel.Ptr32(invrms[r:]), w.vectors, w.rest, w.tail, 1/float32(cols),
 				kernel.Ptr32(gamma), kernel.Ptr32(dgamma), kernel.Ptr32(dx[at:]), 4*cols)
 		})
 		return

@@ -7,37 +7,77 @@ package layernorm
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // vecLayerNormApply computes y = (x−mean)·invstd·gamma + beta of rows of bytes. Of each row's mean and invstd as many are read as make fours.
-func vecLayerNormApply(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int) {
+func vecLayerNormApply(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, invstd *float32, gamma *float32, beta *float32, y *float32, bytes int) {
 	kernel.NoVectors()
 }
 
 // vecRowSquares finds the mean square of each row of bytes. inverse is 1 over their number of elements.
-func vecRowSquares(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, squares *float32, bytes int) {
+func vecRowSquares(rows int, x *float32, vectors int, rest int, tail kernel.Mask, inverse float32, squares *float32, bytes int) {
 	kernel.NoVectors()
 }
 
 // vecRmsNormApply computes y = x·invrms·gamma of rows of bytes. Of each row's invrms as many are read as make fours.
-func vecRmsNormApply(lanes int, rows int, x *float32, vectors int, rest int, tail kernel.Mask, invrms *float32, gamma *float32, y *float32, bytes int) {
+func vecRmsNormApply(rows int, x *float32, vectors int, rest int, tail kernel.Mask, invrms *float32, gamma *float32, y *float32, bytes int) {
 	kernel.NoVectors()
 }
 
 // vecLayerNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row. There are a multiple of four.
-func vecLayerNormGradFours(lanes int, rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+func vecLayerNormGradFours(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
 	kernel.NoVectors()
 }
 
 // vecRmsNormGradFours overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row. There are a multiple of four.
-func vecRmsNormGradFours(lanes int, rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
+func vecRmsNormGradFours(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
 	kernel.NoVectors()
 }
 
 // vecLayerNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma and dbeta. inverse is 1 over the number of elements of a row.
-func vecLayerNormGradRows(lanes int, rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
+func vecLayerNormGradRows(rows int, x *float32, dy *float32, mean *float32, invstd *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dbeta *float32, dx *float32, bytes int) {
 	kernel.NoVectors()
 }
 
 // vecRmsNormGradRows overwrites the rows of dx, of bytes, and adds to dgamma. inverse is 1 over the number of elements of a row.
-func vecRmsNormGradRows(lanes int, rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
+func vecRmsNormGradRows(rows int, x *float32, dy *float32, invrms *float32, vectors int, rest int, tail kernel.Mask, inverse float32, gamma *float32, dgamma *float32, dx *float32, bytes int) {
+	kernel.NoVectors()
+}
+
+// vecNarrowMoments finds the mean and, in the place of its scale, the variance of each row of x.
+func vecNarrowMoments(narrowPass *narrowPass) {
+	kernel.NoVectors()
+}
+
+// vecNarrowSquares finds the mean square of each row of x, in the place of its scale.
+func vecNarrowSquares(narrowPass *narrowPass) {
+	kernel.NoVectors()
+}
+
+// vecNarrowLayerNormApply makes out (x−mean)·scale·gamma + beta. It may be x.
+func vecNarrowLayerNormApply(narrowPass *narrowPass) {
+	kernel.NoVectors()
+}
+
+// vecNarrowLayerNormGradSums adds to dgamma and, of a layer norm, dbeta, and finds the mean of dy·gamma·n of each row, for dots, and of dy·gamma, for sums, with n the normalised x.
+func vecNarrowLayerNormGradSums(narrowPass *narrowPass) {
+	kernel.NoVectors()
+}
+
+// vecNarrowLayerNormGradInput makes out (dy·gamma − n·dots − sums)·scale, with n the normalised x. It may be dy.
+func vecNarrowLayerNormGradInput(narrowPass *narrowPass) {
+	kernel.NoVectors()
+}
+
+// vecNarrowRMSNormApply makes out x·scale·gamma. It may be x.
+func vecNarrowRMSNormApply(narrowPass *narrowPass) {
+	kernel.NoVectors()
+}
+
+// vecNarrowRMSNormGradSums adds to dgamma and, of a layer norm, dbeta, and finds the mean of dy·gamma·n of each row, for dots, and of dy·gamma, for sums, with n the normalised x.
+func vecNarrowRMSNormGradSums(narrowPass *narrowPass) {
+	kernel.NoVectors()
+}
+
+// vecNarrowRMSNormGradInput makes out (dy·gamma − n·dots)·scale, with n the normalised x. It may be dy.
+func vecNarrowRMSNormGradInput(narrowPass *narrowPass) {
 	kernel.NoVectors()
 }
 

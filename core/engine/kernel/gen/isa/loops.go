@@ -471,12 +471,13 @@ func (r *Rows) Sums(v []reg.VecVirtual) reg.VecVirtual {
 	for i := range x {
 		x[i] = a.FoldTo128(v[i], a.VADDPS)
 	}
-	return r.sumFours(x, a.XMM)
+	return a.sumFours(x, a.XMM)
 }
 
-// LaneSums is Sums in another order, with fewer instructions; v is lost.
-func (r *Rows) LaneSums(v []reg.VecVirtual) reg.VecVirtual {
-	return r.a.FoldTo128(r.sumFours(v, r.a.Vec), r.a.VADDPS)
+// LaneSums are the sums of the lanes of each of four vectors, in the first lanes of one register: Sums in another order, with
+// fewer instructions; v is lost.
+func (a *Asm) LaneSums(v []reg.VecVirtual) reg.VecVirtual {
+	return a.FoldTo128(a.sumFours(v, a.Vec), a.VADDPS)
 }
 
 // FirstSums are the sums of the first four lanes.
@@ -485,12 +486,11 @@ func (r *Rows) FirstSums(v []reg.VecVirtual) reg.VecVirtual {
 	for i := range x {
 		x[i] = v[i].AsX().(reg.VecVirtual)
 	}
-	return r.sumFours(x, r.a.XMM)
+	return r.a.sumFours(x, r.a.XMM)
 }
 
 // sumFours adds up each four lanes of four registers, in four lanes of the first.
-func (r *Rows) sumFours(x []reg.VecVirtual, temp func() reg.VecVirtual) reg.VecVirtual {
-	a := r.a
+func (a *Asm) sumFours(x []reg.VecVirtual, temp func() reg.VecVirtual) reg.VecVirtual {
 	for i := 0; i < 4; i += 2 {
 		upper := temp()
 		a.VUNPCKHPS(x[i+1], x[i], upper)

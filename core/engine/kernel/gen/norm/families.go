@@ -19,7 +19,8 @@ var Families = slices.Concat(
 		isa.Family{Name: "spread", Emit: isa.All(spreadMeans, spreadMaxima, mixRows, gatherRows), ISAs: isa.Each, Choose: true, Lanes: true},
 	),
 	isa.In("layernorm",
-		isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true, Lanes: true},
+		isa.Family{Name: "layernorm", Emit: layerNorm, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "narrow", Emit: narrowNorms, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "bf16_layernorm", Emit: bf16LayerNorm, ISAs: isa.BF16, Choose: true},
 	),
 	isa.In("norm",
@@ -40,6 +41,11 @@ var Numbered = []isa.Numbered{
 
 // Layouts are the structs that these kernels read.
 var Layouts = []isa.Layout{
+	{Folder: "layernorm", Name: "narrowPass", Fields: []isa.Field{
+		{Name: "rows", Offset: nrRows}, {Name: "bytes", Offset: nrBytes}, {Name: "vectors", Offset: nrVectors}, {Name: "rest", Offset: nrRest}, {Name: "tail", Offset: nrTail}, {Name: "x", Offset: nrX}, {Name: "dy", Offset: nrDY}, {Name: "out", Offset: nrOut},
+		{Name: "mean", Offset: nrMean}, {Name: "scale", Offset: nrScale}, {Name: "dots", Offset: nrDots}, {Name: "sums", Offset: nrSums},
+		{Name: "gamma", Offset: nrGamma}, {Name: "beta", Offset: nrBeta}, {Name: "dgamma", Offset: nrDGamma}, {Name: "dbeta", Offset: nrDBeta}, {Name: "inverse", Offset: nrInverse},
+	}},
 	{Folder: "pool", Name: "poolTile", Fields: []isa.Field{
 		{Name: "rows", Offset: poolRows}, {Name: "x", Offset: poolX}, {Name: "stride", Offset: poolStride}, {Name: "y", Offset: poolY}, {Name: "idx", Offset: poolIdx}, {Name: "outStride", Offset: poolOut},
 		{Name: "lo", Offset: poolLo}, {Name: "hi", Offset: poolHi}, {Name: "n", Offset: poolN}, {Name: "at", Offset: poolAt}, {Name: "w", Offset: poolW}, {Name: "evens", Offset: poolEvens},

@@ -129,7 +129,7 @@ func (a rowsOf) moments() {
 				a.Fma(v, v, square[i])
 			}
 		})
-		d, s, inverse := r.LaneSums(diff), r.LaneSums(square), a.SplatLate("inverse").AsX()
+		d, s, inverse := a.LaneSums(diff), a.LaneSums(square), a.SplatLate("inverse").AsX()
 		a.VMULPS(inverse, d, d)
 		a.VMULPS(inverse, s, s)
 		a.VADDPS(d, near, near)
@@ -185,7 +185,7 @@ func (a rowsOf) squares() {
 				a.Fma(v, v, squares[i])
 			}
 		})
-		s := r.LaneSums(squares)
+		s := a.LaneSums(squares)
 		a.VMULPS(a.SplatLate("inverse").AsX(), s, s)
 		r.Store(s, to)
 	})
