@@ -122,7 +122,8 @@ var errAborted = errors.New("the group has failed")
 // a call that waits for ranks.
 func (m *message) failure(me int, seq uint64, stalled Stalled) error {
 	switch {
-	case m.Cause == "stall" && m.From == me && slices.Contains(m.Ranks, me): // Text says what this rank is late with
+	case m.Cause == "stall" && m.From == me && slices.Contains(m.Ranks, me):
+		return fmt.Errorf("%w (%s)", stalled(m.Ranks), m.Text) // what this rank is late with
 	case m.Cause == "stall" && slices.Contains(m.Ranks, me):
 		return &sdk.PeerError{Peer: m.From, Seq: seq, Cause: "it timed out waiting for this rank"}
 	case m.Cause == "stall":
