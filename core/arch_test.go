@@ -19,7 +19,7 @@ const module = "github.com/trainctl/trainctl/"
 // of its own where that is listed in beside.
 var layers = [][]string{
 	{"core/base/system", "core/base/race", "core/base/pattern"},
-	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/pages", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/decimal", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/base/dl", "core/base/openfile", "core/base/pipe", "core/base/localtls", "core/onnx/pb"},
+	{"core/base/usererr", "core/base/crash", "core/tensor", "core/base/rng", "core/base/pages", "core/base/cores", "core/base/shm", "core/base/tempdir", "core/base/keepalive", "core/base/lossy", "core/base/cgroup", "core/base/appendfile", "core/base/bytesize", "core/base/decimal", "core/base/durable", "core/base/jsonvalue", "core/base/testjson", "core/base/golden", "core/base/fulldisk", "core/base/loopback", "core/report/timeline", "core/base/dl", "core/base/openfile", "core/base/pipe", "core/base/localtls", "core/onnx/pb"},
 	{"core/base/tokenizer", "core/engine/cuda/driver", "core/contract", "core/engine/graph", "core/engine/kernel", "core/report/event", "core/job/secret", "core/base/hostnet", "core/train/checkpoint/safetensors", "core/onnx/source"},
 	{"core/engine/kernel/amx"},
 	{"core/engine/kernel/elementwise", "core/engine/kernel/convert", "core/engine/kernel/image", "core/engine/kernel/random", "core/engine/kernel/move", "core/engine/kernel/peak", "core/engine/kernel/kerneltest", "core/engine/kernel/kerneltest/guest"},

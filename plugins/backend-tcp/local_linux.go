@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/trainctl/trainctl/core/base/cores"
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/contract"
 	"github.com/trainctl/trainctl/core/sdk"
@@ -117,7 +118,8 @@ type local struct {
 	calls  []call              // of the running round, by rank
 	bufs   [][]byte            // of the running round, by rank
 	tiles  [][]byte
-	rest   int // see spread
+	rest   int   // see spread
+	taken  []int // cores with a plugin
 	parcel parcel
 	window []byte // see windows
 }
@@ -429,7 +431,7 @@ func (l *local) wake() {
 func (b *Backend) runLocal(c *sdk.Collective) error {
 	l, staged, large := b.local, stages(c), len(c.Buf) >= spreadSize
 	if large {
-		l.pages[b.group.Rank].cpu().Store(currentCPU())
+		l.pages[b.group.Rank].cpu().Store(uint32(cores.Current() + 1))
 	}
 	if err := l.announce(c, staged); err != nil {
 		return err

@@ -2,16 +2,11 @@
 
 package tcp
 
-import (
-	"runtime"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
+import "github.com/trainctl/trainctl/core/base/cores"
 
 // Plugins that spin while they wait keep every core equally busy, so the system sees
 // no imbalance and may leave two of them on one core for the whole job. The plugins
-// detect that themselves: each writes the number of its core to its control page.
+// detect that themselves: each writes the number of its core, plus one, to its control page.
 
 const (
 	// spreadSize is the smallest buffer for which plugins compare their cores.
@@ -21,16 +16,6 @@ const (
 	spreadRest = 16
 )
 
-// currentCPU returns the core that runs this goroutine now, plus one; 0 if the system
-// call fails.
-func currentCPU() uint32 {
-	var cpu uint32
-	if _, _, errno := unix.RawSyscall(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0); errno != 0 {
-		return 0
-	}
-	return cpu + 1
-}
-
 // spread moves this plugin to a core without a plugin if it shares its own with that
 // of a lower rank. All have written their cores.
 func (l *local) spread() {
@@ -38,15 +23,16 @@ func (l *local) spread() {
 		l.rest--
 		return
 	}
-	if taken, crowded := l.cores(); crowded {
-		leave(int(l.pages[l.b.group.Rank].cpu().Load())-1, &taken)
+	if crowded := l.cores(); crowded {
+		cores.Leave(cores.Thread(), int(l.pages[l.b.group.Rank].cpu().Load())-1, l.taken)
 		l.rest = spreadRest
 	}
 }
 
-// cores returns the cores with a plugin, and whether this plugin is not the first on
-// its core.
-func (l *local) cores() (taken unix.CPUSet, crowded bool) {
+// cores finds the cores with a plugin, and reports whether this plugin is not the first
+// on its core.
+func (l *local) cores() (crowded bool) {
+	l.taken = l.taken[:0]
 	me := l.b.group.Rank
 	mine := l.pages[me].cpu().Load()
 	for r, p := range l.pages {
@@ -54,38 +40,8 @@ func (l *local) cores() (taken unix.CPUSet, crowded bool) {
 			continue
 		}
 		at := p.cpu().Load()
-		taken.Set(int(at) - 1)
+		l.taken = append(l.taken, int(at)-1)
 		crowded = crowded || r < me && at == mine
 	}
-	return taken, crowded
-}
-
-// leave moves this thread from its core to the next that is allowed and not
-// taken. The system may move it again afterwards.
-func leave(from int, taken *unix.CPUSet) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var allowed, only unix.CPUSet
-	if unix.SchedGetaffinity(0, &allowed) != nil {
-		return
-	}
-	to := nextCore(from, &allowed, taken)
-	if to == from {
-		return
-	}
-	only.Set(to)
-	if unix.SchedSetaffinity(0, &only) == nil {
-		_ = unix.SchedSetaffinity(0, &allowed) // it was allowed before
-	}
-}
-
-// nextCore returns from if there is no other.
-func nextCore(from int, allowed, taken *unix.CPUSet) int {
-	const most = 64 * len(unix.CPUSet{})
-	for i := 1; i < most; i++ {
-		if cpu := (from + i) % most; allowed.IsSet(cpu) && !taken.IsSet(cpu) {
-			return cpu
-		}
-	}
-	return from
+	return crowded
 }

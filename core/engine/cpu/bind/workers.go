@@ -12,10 +12,11 @@ import (
 	"github.com/trainctl/trainctl/core/tensor"
 )
 
-// idle is how long a worker looks for the next step's work before it ends.
-// Waking a sleeping core takes as long as half a step of a small model; most
-// steps follow each other within a few microseconds.
-const idle = 200 * time.Microsecond
+// idle is how long a worker looks for the next step's work before it ends, and the caller
+// for the end of the last part. Waking a sleeping core takes as long as half a step of a
+// small model. Most steps follow each other within a few microseconds, but the parts of a
+// convolution may end hundreds of microseconds apart.
+const idle = 2 * time.Millisecond
 
 // skip is how many steps a worker does not wait for after another process has computed on
 // its core. Starting a worker again takes 70 to 100 µs, as long as many steps, so a
@@ -41,6 +42,8 @@ type WorkerPool struct {
 	runs    uint64
 	wait    shm.Spinner // of the caller, for the last part
 	done    func() bool
+	took    time.Duration // the last run
+	apart   apart
 }
 
 // worker is a goroutine that starts when there is work and ends when idle.
@@ -50,6 +53,8 @@ type worker struct {
 	spin    shm.Spinner
 	run     func() // prepared, so that starting one allocates nothing
 	open    func() bool
+	looks   int
+	place   place
 }
 
 // NewWorkerPool returns a pool of so many threads, nil for one.
@@ -61,7 +66,7 @@ func NewWorkerPool(threads int) *WorkerPool {
 	p.done = p.finished
 	for range threads - 1 {
 		w := &worker{pool: p, spin: shm.Spinner{For: idle, Skip: skip}}
-		w.run, w.open = w.loop, p.look
+		w.run, w.open = w.loop, w.look
 		p.workers = append(p.workers, w)
 	}
 	return p
@@ -78,6 +83,10 @@ func (p *WorkerPool) Size() int {
 // run calls work for every part, and returns when all are done. parts is at most
 // the number of threads.
 func (p *WorkerPool) run(parts int, work func(part int)) {
+	began := time.Now()
+	if p.took > long {
+		p.apart.keep(p.workers[:parts-1], began)
+	}
 	p.work = work
 	p.left.Store(int32(parts))
 	p.runs++
@@ -91,6 +100,7 @@ func (p *WorkerPool) run(parts int, work func(part int)) {
 	for !p.wait.Until(p.done) { // a worker computes its last part, and other goroutines need the cores
 		time.Sleep(nap)
 	}
+	p.took = time.Since(began)
 }
 
 // take runs parts until none is left to start.
@@ -123,13 +133,17 @@ func (p *WorkerPool) finished() bool {
 	return p.left.Load() == 0
 }
 
-// look is open for a waiting worker: it lets other goroutines run.
-func (p *WorkerPool) look() bool {
-	if p.open() {
+// look is the pool's open for a waiting worker: it lets other goroutines run, and writes
+// down where it waits.
+func (w *worker) look() bool {
+	if w.pool.open() {
 		return true
 	}
 	runtime.Gosched()
-	return p.open()
+	if w.looks++; w.looks%tell == 0 {
+		w.place.here()
+	}
+	return w.pool.open()
 }
 
 // loop takes parts while there are any. A worker that ends checks once more for
@@ -139,6 +153,7 @@ func (w *worker) loop() {
 		for w.spin.Until(w.open) {
 			w.pool.take()
 		}
+		w.place.Store(0)
 		w.running.Store(false)
 		if !w.pool.open() || !w.running.CompareAndSwap(false, true) {
 			return
