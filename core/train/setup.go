@@ -307,6 +307,9 @@ func (t *Trainer) assemble() {
 func (t *Trainer) equip() error {
 	o := t.outline
 	t.reducer = ddp.NewReducer(t.group, t.Settings.DDP, o.Gradients, o.Buckets, t.memory.Buckets, t.memory.Wire)
+	if !t.passes.Local && !t.policy.Params.Half() && t.policy.Lower != tensor.F16 {
+		t.reducer.DivideLoss()
+	}
 	t.passes.Connect(t.reducer)
 	t.replication.Feedback.Reducer = t.reducer
 	if t.memory.Usage.Size > 0 {

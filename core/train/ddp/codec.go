@@ -1,6 +1,8 @@
 package ddp
 
 import (
+	"math"
+
 	"github.com/trainctl/trainctl/core/engine/kernel/convert"
 	"github.com/trainctl/trainctl/core/engine/kernel/reduce"
 	"github.com/trainctl/trainctl/core/tensor"
@@ -16,6 +18,8 @@ type codec struct {
 	half      tensor.DType // type in which buckets are sent; Invalid: the bucket's own
 	factor    float64      // gradient_predivide_factor
 	pre, post float64
+	early     bool    // see Reducer.DivideLoss
+	loss      float64 // factor of the loss's gradient; 1: none
 }
 
 func newCodec(g *Group, cfg Config) codec {
@@ -26,9 +30,12 @@ func newCodec(g *Group, cfg Config) codec {
 
 // divide makes sums averages over n ranks.
 func (c *codec) divide(n int) {
-	c.pre, c.post = 1/float64(n), 1
+	c.pre, c.post, c.loss = 1/float64(n), 1, 1
 	if c.factor != 0 {
 		c.pre, c.post = 1/c.factor, c.factor/float64(n)
+	}
+	if fraction, _ := math.Frexp(c.pre); c.early && fraction == 0.5 { // a power of two
+		c.pre, c.loss = 1, c.pre
 	}
 }
 

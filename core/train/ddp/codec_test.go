@@ -15,6 +15,13 @@ import (
 // rank, the gradient that came out of what values put in.
 func reduced(t *testing.T, world int, cfg Config, d tensor.DType, values [][]float64) [][]float64 {
 	t.Helper()
+	return reducedBy(t, world, cfg, d, values, func(*Reducer) {})
+}
+
+// reducedBy is reduced by reducers that prepare has changed; backward multiplies the values
+// by the factor of the loss's gradient.
+func reducedBy(t *testing.T, world int, cfg Config, d tensor.DType, values [][]float64, prepare func(*Reducer)) [][]float64 {
+	t.Helper()
 	n := len(values[0])
 	gs := []Gradient{{Name: "a", DType: d, Shape: tensor.Shape{n - 3}}, {Name: "b", DType: d, Shape: tensor.Shape{3}}}
 	buckets := Assign(gs, []int{0, 1}, 1, 1)
@@ -23,11 +30,12 @@ func reduced(t *testing.T, world int, cfg Config, d tensor.DType, values [][]flo
 	out := make([][]float64, world)
 	onRanks(t, world, end, func(g *Group) error {
 		r := NewReducer(g, cfg, gs, buckets, home, wire)
+		prepare(r)
 		views := r.Gradients(gs)
 		r.Begin(true)
 		at := 0
 		for p, v := range views {
-			fill(v, values[g.Rank][at:])
+			fill(v, values[g.Rank][at:], r.LossFactor())
 			at += v.Shape.Elems()
 			r.GradReady(p)
 		}
@@ -44,12 +52,12 @@ func reduced(t *testing.T, world int, cfg Config, d tensor.DType, values [][]flo
 	return out
 }
 
-func fill(t tensor.Tensor, v []float64) {
+func fill(t tensor.Tensor, v []float64, factor float64) {
 	for i := range t.Shape.Elems() {
 		if t.DType == tensor.F64 {
-			t.F64()[i] = v[i]
+			t.F64()[i] = v[i] * factor
 		} else {
-			t.F32()[i] = float32(v[i])
+			t.F32()[i] = float32(v[i]) * float32(factor)
 		}
 	}
 }
@@ -123,6 +131,71 @@ func TestPredivideFactor(t *testing.T) {
 			if want := float64(sum * c.post); got[3][i] != want {
 				t.Fatalf("factor %v, element %d: %v, want %v", c.factor, i, got[3][i], want)
 			}
+		}
+	}
+}
+
+// Dividing the loss's gradient instead of all others gives the same bits, and is done for
+// powers of two alone, and for buckets that are sent as they are and in no half type.
+func TestDividedLoss(t *testing.T) {
+	for _, c := range []struct {
+		world            int
+		factor           float64
+		compress         string
+		d                tensor.DType
+		want, afterwards float64 // afterwards over one rank less
+	}{
+		{2, 0, "none", tensor.F32, 0.5, 1},
+		{4, 0, "none", tensor.F64, 0.25, 1},
+		{3, 0, "none", tensor.F32, 1, 0.5},
+		{4, 2, "none", tensor.F32, 0.5, 0.5},
+		{4, 3, "none", tensor.F32, 1, 1},
+		{4, 1, "none", tensor.F32, 1, 1},
+		{4, 0, "bf16", tensor.F32, 1, 1},
+	} {
+		cfg := Default()
+		cfg.PredivideFactor, cfg.Compress = c.factor, c.compress
+		in := draws(c.world, 100)
+		plain := reduced(t, c.world, cfg, c.d, in)
+		var factors [2]float64
+		early := reducedBy(t, c.world, cfg, c.d, in, func(r *Reducer) {
+			r.DivideLoss()
+			if r.group.Rank == 0 {
+				factors[0] = r.LossFactor()
+				r.Divide(c.world - 1)
+				factors[1] = r.LossFactor()
+				r.Divide(c.world)
+			}
+		})
+		if factors != [2]float64{c.want, c.afterwards} {
+			t.Errorf("%+v: the loss's gradient is multiplied by %v", c, factors)
+		}
+		if fmt.Sprint(early) != fmt.Sprint(plain) {
+			t.Errorf("%+v: other averages", c)
+		}
+	}
+}
+
+// Neither is it done with a bucket of a half type, nor with gradients that are sent as factors.
+func TestLossIsNotDividedForHalfTypesAndFactors(t *testing.T) {
+	small, matrix := tensor.Shape{8}, tensor.Shape{64, 64}
+	for _, c := range []struct {
+		compress string
+		second   Gradient
+	}{
+		{"none", Gradient{Name: "b", DType: tensor.BF16, Shape: small}},
+		{"powersgd", Gradient{Name: "b", DType: tensor.F32, Shape: matrix}},
+	} {
+		cfg := Default()
+		cfg.Compress = c.compress
+		gs := []Gradient{{Name: "a", DType: tensor.F32, Shape: small}, c.second}
+		buckets := Assign(gs, seq(2), 1, 1)
+		home, end := Layout(buckets, 0)
+		wire, end := cfg.LayoutWire(gs, buckets, home, end)
+		g := NewGroup(0, 2, &ddptest.Backend{}, ddptest.NewArena(t, end+ScratchBytes), Region{end, ScratchBytes})
+		r := NewReducer(g, cfg, gs, buckets, home, wire)
+		if r.DivideLoss(); r.LossFactor() != 1 {
+			t.Errorf("%+v: the loss's gradient is multiplied by %v", c, r.LossFactor())
 		}
 	}
 }

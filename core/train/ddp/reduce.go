@@ -105,6 +105,27 @@ func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
 	return views
 }
 
+// DivideLoss lets the gradient of the loss be divided where that gives the same bits as
+// dividing every gradient before the sum, which would be one more pass over all of them:
+// the passes multiply it by LossFactor. The bits are the same for powers of two, because
+// backward is linear in that gradient, if nothing on the way from the loss to the sum is
+// float16, whose range is small. Call it if no activation is; types of buckets and
+// compression are checked here.
+func (r *Reducer) DivideLoss() {
+	for _, b := range r.buckets {
+		if b.DType.Half() {
+			return
+		}
+	}
+	if r.codec.early = !r.codec.half.Valid() && len(r.factors.low) == 0; r.codec.early {
+		r.codec.divide(r.group.World)
+	}
+}
+
+// LossFactor is what every pass of a step multiplies the loss's gradient by, 1 unless
+// DivideLoss was called.
+func (r *Reducer) LossFactor() float64 { return r.codec.loss }
+
 // Divide sets the number of ranks over which the following passes average; the default
 // is all.
 func (r *Reducer) Divide(ranks int) {
@@ -162,7 +183,7 @@ func (r *Reducer) launch(b int) {
 	}
 }
 
-// pack starts the reduction of a bucket. The division comes first, so that the sum
+// pack starts the reduction of a bucket. The division comes first, here or in the loss (DivideLoss), so that the sum
 // cannot overflow where the mean would not (reducer.cpp, mark_variable_ready_dense).
 func (r *Reducer) pack(b int) {
 	if s := r.factors.of(b); s != nil {

@@ -143,7 +143,7 @@ func (p *Passes) pass(b data.Batch, i int, sync bool, share float64, step int, l
 	program := p.Programs.Train[b.Rows]
 	args := plan.Args{
 		Input: b.Input, Target: b.Target,
-		Accumulate: i > 0, LossScale: lossScale, LossDivisor: p.lossDivisor(share),
+		Accumulate: i > 0, LossScale: lossScale * p.reducer.LossFactor(), LossDivisor: p.lossDivisor(share),
 		Seed: p.Seed, Step: uint64(step)*uint64(p.Accumulate) + uint64(i), Rank: p.Rank,
 		OnGrad: p.OnGrad, OnUnused: p.onUnused, OnLoss: p.onLoss, OnEnqueued: p.onEnqueued, Exchange: p.Exchange,
 		OnStep: p.profile.of(program.Plan(), i == 0),
