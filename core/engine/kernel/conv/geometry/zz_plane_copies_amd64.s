@@ -428,7 +428,7 @@ copied:
 	RET
 
 // func evenPlanesAVX2(planeCopy *PlaneCopy)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·evenPlanesAVX2(SB), NOSPLIT, $0-8
 	MOVQ    planeCopy+0(FP), AX
 	MOVQ    24(AX), CX
@@ -455,6 +455,7 @@ row:
 	MOVQ DI, R12
 
 vector:
+	PREFETCHT2 8192(R11)
 	VMOVUPS    (R11), Y2
 	VMOVUPS    32(R11), Y3
 	VSHUFPS    $0x88, Y3, Y2, Y2
@@ -464,6 +465,7 @@ vector:
 	ADDQ       $0x20, R12
 	DECQ       R10
 	JNZ        vector
+	PREFETCHT2 8192(R11)
 	VMASKMOVPS (R11), Y0, Y2
 	VMASKMOVPS 32(R11), Y1, Y3
 	VSHUFPS    $0x88, Y3, Y2, Y2
@@ -490,6 +492,7 @@ short:
 	JL   oddRow
 
 pair:
+	PREFETCHT2 8192(SI)
 	VMASKMOVPS (SI), Y0, Y2
 	VMASKMOVPS 32(SI), Y1, Y3
 	VSHUFPS    $0x88, Y3, Y2, Y2
@@ -497,6 +500,7 @@ pair:
 	VMOVUPS    Y2, (DI)
 	ADDQ       R8, SI
 	ADDQ       R9, DI
+	PREFETCHT2 8192(SI)
 	VMASKMOVPS (SI), Y0, Y2
 	VMASKMOVPS 32(SI), Y1, Y3
 	VSHUFPS    $0x88, Y3, Y2, Y2
@@ -510,6 +514,7 @@ pair:
 oddRow:
 	ADDQ       $0x02, BX
 	JZ         copied
+	PREFETCHT2 8192(SI)
 	VMASKMOVPS (SI), Y0, Y2
 	VMASKMOVPS 32(SI), Y1, Y3
 	VSHUFPS    $0x88, Y3, Y2, Y2

@@ -807,6 +807,7 @@ row:
 	MOVD	R4, R2
 	MOVD	R3, R1
 vector:
+	PRFM	8192(R2), PLDL2KEEP
 	FLDPQ	0(R2), (F3, F2)
 	FLDPQ	32(R2), (F1, F0)
 	VUZP1	V1.S4, V3.S4, V3.S4
@@ -819,6 +820,7 @@ vector:
 	ADD	$32, R1, R1
 	SUBS	$1, R0, R0
 	BNE	vector
+	PRFM	8192(R2), PLDL2KEEP
 	TBZ	$3, R12, lanes1
 	FLDPQ	0(R2), (F3, F2)
 lanes1done:
@@ -850,6 +852,7 @@ short:
 	SUBS	$2, R7, R7
 	BLT	oddRow
 pair:
+	PRFM	8192(R4), PLDL2KEEP
 	TBZ	$3, R12, lanes3
 	FLDPQ	0(R4), (F3, F2)
 lanes3done:
@@ -864,6 +867,7 @@ lanes4done:
 	FSTPQ	(F3, F2), 0(R3)
 	ADD	R6, R4, R4
 	ADD	R5, R3, R3
+	PRFM	8192(R4), PLDL2KEEP
 	TBZ	$3, R12, lanes5
 	FLDPQ	0(R4), (F3, F2)
 lanes5done:
@@ -883,6 +887,7 @@ lanes6done:
 oddRow:
 	ADDS	$2, R7, R7
 	BEQ	copied
+	PRFM	8192(R4), PLDL2KEEP
 	TBZ	$3, R12, lanes7
 	FLDPQ	0(R4), (F3, F2)
 lanes7done:

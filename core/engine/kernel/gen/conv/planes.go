@@ -253,6 +253,7 @@ func planeCopies(a *isa.Asm) {
 	}, 2, 1, false)
 	planeRows(a, "evenPlanes", "copies the even elements of rows. It may write zeros behind a row.", func(from, to, _ operand.Mem, tails *rowTails) {
 		v := a.Vecs(2)
+		a.PREFETCHT2(from.Offset(pages))
 		for i := range v {
 			tails.load(i, from.Offset(4*a.Lanes*i), v[i])
 		}
