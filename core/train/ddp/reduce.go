@@ -105,12 +105,12 @@ func (r *Reducer) Gradients(grads []Gradient) []tensor.Tensor {
 	return views
 }
 
-// DivideLoss lets the gradient of the loss be divided where that gives the same bits as
-// dividing every gradient before the sum, which would be one more pass over all of them:
-// the passes multiply it by LossFactor. The bits are the same for powers of two, because
-// backward is linear in that gradient, if nothing on the way from the loss to the sum is
-// float16, whose range is small. Call it if no activation is; types of buckets and
-// compression are checked here.
+// DivideLoss saves the pass that divides all gradients before the sum: where the divisor is a
+// power of two, the passes divide the gradient of the loss instead, by multiplying it with
+// LossFactor. Backward is linear in it, so every gradient has the same bits, as long as
+// nothing on the way from the loss to the sum is float16, whose range is small. Call it before
+// the first step, if no activation is float16. It does nothing if a bucket is of a half type,
+// or compressed.
 func (r *Reducer) DivideLoss() {
 	for _, b := range r.buckets {
 		if b.DType.Half() {
@@ -183,8 +183,9 @@ func (r *Reducer) launch(b int) {
 	}
 }
 
-// pack starts the reduction of a bucket. The division comes first, here or in the loss (DivideLoss), so that the sum
-// cannot overflow where the mean would not (reducer.cpp, mark_variable_ready_dense).
+// pack starts the reduction of a bucket. The division comes first, here or in the loss
+// (DivideLoss), so that the sum cannot overflow where the mean would not (reducer.cpp,
+// mark_variable_ready_dense).
 func (r *Reducer) pack(b int) {
 	if s := r.factors.of(b); s != nil {
 		s.project()
