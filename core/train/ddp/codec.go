@@ -34,7 +34,10 @@ func (c *codec) divide(n int) {
 	if c.factor != 0 {
 		c.pre, c.post = 1/c.factor, c.factor/float64(n)
 	}
-	if fraction, _ := math.Frexp(c.pre); c.early && fraction == 0.5 { // a power of two
+	if !c.early || n == 1 { // one rank's buckets are neither sent nor divided
+		return
+	}
+	if fraction, _ := math.Frexp(c.pre); fraction == 0.5 { // a power of two
 		c.pre, c.loss = 1, c.pre
 	}
 }

@@ -146,6 +146,7 @@ func TestDividedLoss(t *testing.T) {
 		want, afterwards float64 // afterwards over one rank less
 	}{
 		{2, 0, "none", tensor.F32, 0.5, 1},
+		{2, 2, "none", tensor.F32, 0.5, 1},
 		{4, 0, "none", tensor.F64, 0.25, 1},
 		{3, 0, "none", tensor.F32, 1, 0.5},
 		{4, 2, "none", tensor.F32, 0.5, 0.5},
@@ -176,7 +177,18 @@ func TestDividedLoss(t *testing.T) {
 	}
 }
 
-// Neither is it done with a bucket of a half type, nor with gradients that are sent as factors.
+// One rank's gradients are divided by nothing, whatever the factor.
+func TestOneRankDividesNothing(t *testing.T) {
+	cfg := Default()
+	cfg.PredivideFactor = 2
+	in := draws(1, 100)
+	got := reducedBy(t, 1, cfg, tensor.F64, in, (*Reducer).DivideLoss)
+	if fmt.Sprint(got) != fmt.Sprint(in) {
+		t.Error("a single rank's gradients changed")
+	}
+}
+
+// The loss is not divided with a bucket of a half type, nor with gradients that are sent as factors.
 func TestLossIsNotDividedForHalfTypesAndFactors(t *testing.T) {
 	small, matrix := tensor.Shape{8}, tensor.Shape{64, 64}
 	for _, c := range []struct {
