@@ -18,7 +18,16 @@ const (
 // turns reports whether runTurned computes a product of k rows: k runs down the columns of both matrices.
 func (p *product) turns() bool {
 	return p.alpha == 1 && p.a.row == 1 && p.b.col == 1 && p.f.Bias == nil && !p.f.ReLU && p.f.Gate == nil &&
-		p.k >= turnedFrom && p.m*p.n <= turnedElems && 8*stepCycles(p.n, p.m) < 7*stepCycles(p.m, p.n)
+		p.k >= turnedFrom && p.m*p.n <= turnedElems && 8*stepCycles(p.n, p.m) < p.turnedEighths()*stepCycles(p.m, p.n)
+}
+
+// turnedEighths bounds the cycles for which the transpose of C pays, in eighths of those without. It may take more of them
+// if A's rows are longer than B's and not in a cache: tiles take less of a row of A at a time than of a row of B.
+func (p *product) turnedEighths() int {
+	if p.Lanes < kernel.Block && p.m > p.n && p.k*p.m >= farB {
+		return 9
+	}
+	return 7
 }
 
 // stepCycles is twice the cycles that each k takes in the tiles of m×n: a core issues two multiply-adds or two loads in

@@ -93,6 +93,8 @@ const (
 	packWide = 8       // panels of B from which it pays to pack an A that lies as if packed, but does not stay in L1
 	packFar  = 1 << 19 // elements of such an A from which it pays with fewer panels and wide vectors: they are not in the L2 cache
 	longRow  = 128     // elements of its rows, of which a tile takes a line each
+	fewSums  = 1 << 11 // elements of C up to which blocks of a B that is not packed are prefetched a block ahead
+	farB     = 1 << 20 // elements of such a B from which it pays
 )
 
 // run takes the form that suits how the matrices lie. With k along the rows of
@@ -218,6 +220,7 @@ const (
 	apartAheadA = 8
 	apartAheadC = 4
 	alongAhead  = 64
+	blockAhead  = 1 << 18 // bytes of two blocks, most of half an L2 cache
 )
 
 // shortAndFar reports whether rows of A and C are so short that a tile's are few lines of the cache, and too many to be in it.
@@ -379,11 +382,8 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 			} else {
 				t.a, t.aStep, t.aNext = &packedA[q*k], 4*rows, 4*rows*k
 			}
-			if inPlace && r < packed {
-				t.aheadA, t.aheadB = alongAhead*t.aStep, alongAhead*t.bStep
-				t.far = max(0, k-alongAhead) // what lies behind the matrices may be in no page, which takes long to be found out
-			} else {
-				t.far = 0
+			if t.far = 0; inPlace && r < packed {
+				p.lookAhead(&t, p.k-l-k)
 			}
 			at := (i+q)*p.ldc + j + r
 			t.c = &p.c[at]
@@ -393,6 +393,23 @@ func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, pack
 			runAlong(p.Lanes, rows, vectors, &t)
 		}
 	}
+}
+
+// lookAhead says how far ahead a strip prefetches A and B, which lie as if packed: some k or, where k runs over rows of a B in
+// memory whose lines the panels take by turns, the next block's, of which more is left. Each panel then finds its lines in
+// the L2 cache, which it would otherwise wait for one by one, since hardware does not follow so many short streams.
+func (p *product) lookAhead(t *strip, left int) {
+	ahead, far := alongAhead, t.k-alongAhead // what lies behind the matrices may be in no page, which takes long to be found out
+	if left > 0 && p.farColumns() && 2*t.k*t.bStep <= blockAhead {
+		ahead, far = t.k, min(left, t.k-1)
+	}
+	t.aheadA, t.aheadB, t.far = ahead*t.aStep, ahead*t.bStep, max(0, far)
+}
+
+// farColumns reports whether k runs over so many rows of B that they are in no cache, for a C so small that
+// multiplying takes no longer than fetching them.
+func (p *product) farColumns() bool {
+	return p.Lanes < kernel.Block && p.m*p.n <= fewSums && p.k*p.b.row >= farB
 }
 
 // farRows reports whether rows of an A that lies as if packed are long, and too many to be in a cache.
