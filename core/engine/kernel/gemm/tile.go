@@ -18,9 +18,9 @@ type Tile struct {
 	Add    int         // 1 adds to C
 	Ahead  int         // bytes from C0 to what is written later, and prefetched; negative for nothing
 
-	// Several tiles beside each other, from the same A: how many, which the kernel counts down (0 is 1, too),
-	// and the bytes from one to the next, by which it moves B0 and B1, and C0 and C1.
-	Count, BNext, CNext int
+	// Several tiles, beside each other from the same A or below each other from the same B: how many, which the kernel counts
+	// down (0 is 1, too), and the bytes from one to the next, by which it moves B0 and B1, C0 and C1, A, and Bias.
+	Count, BNext, CNext, ANext, BiasNext int
 }
 
 // The largest tile of any level.

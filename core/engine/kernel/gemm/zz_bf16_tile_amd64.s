@@ -70,12 +70,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -170,12 +174,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -290,12 +298,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -430,12 +442,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -590,12 +606,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -770,12 +790,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -970,12 +994,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -1190,12 +1218,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -1430,12 +1462,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -1690,12 +1726,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -1970,12 +2010,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -2270,12 +2314,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -2590,12 +2638,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -2930,12 +2982,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:

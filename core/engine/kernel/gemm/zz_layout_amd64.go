@@ -22,6 +22,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.Count)-104]
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.BNext)-112]
 	_ = [1]byte{}[unsafe.Offsetof(Tile{}.CNext)-120]
+	_ = [1]byte{}[unsafe.Offsetof(Tile{}.ANext)-128]
+	_ = [1]byte{}[unsafe.Offsetof(Tile{}.BiasNext)-136]
 )
 
 // The offsets at which the assembly reads strip: each index is 0.

@@ -193,12 +193,16 @@ stored4:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -527,12 +531,16 @@ stored12:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -992,12 +1000,16 @@ stored24:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -1588,12 +1600,16 @@ stored40:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -2315,12 +2331,16 @@ stored60:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -3173,12 +3193,16 @@ stored84:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -3878,12 +3902,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -3978,12 +4006,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -4098,12 +4130,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -4238,12 +4274,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -4398,12 +4438,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -4578,12 +4622,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -4778,12 +4826,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -4998,12 +5050,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -5238,12 +5294,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -5498,12 +5558,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -5778,12 +5842,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -6078,12 +6146,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -6398,12 +6470,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:
@@ -6738,12 +6814,16 @@ overwrite:
 stored:
 	DECQ 104(AX)
 	JLE  last
+	MOVQ 128(AX), CX
+	ADDQ CX, 8(AX)
 	MOVQ 112(AX), CX
 	ADDQ CX, 16(AX)
 	ADDQ CX, 24(AX)
 	MOVQ 120(AX), CX
 	ADDQ CX, 40(AX)
 	ADDQ CX, 48(AX)
+	MOVQ 136(AX), CX
+	ADDQ CX, 80(AX)
 	JMP  tile
 
 last:

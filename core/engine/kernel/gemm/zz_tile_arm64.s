@@ -86,6 +86,10 @@ stored:
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
 	BLE	last
+	MOVD	128(R7), R1
+	MOVD	8(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 8(R7)
 	MOVD	112(R7), R1
 	MOVD	16(R7), R0
 	ADD	R1, R0, R0
@@ -100,6 +104,10 @@ stored:
 	MOVD	48(R7), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 48(R7)
+	MOVD	136(R7), R1
+	MOVD	80(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R7)
 	B	tile
 last:
 	RET
@@ -380,6 +388,10 @@ stored:
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
 	BLE	last
+	MOVD	128(R7), R1
+	MOVD	8(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 8(R7)
 	MOVD	112(R7), R1
 	MOVD	16(R7), R0
 	ADD	R1, R0, R0
@@ -394,6 +406,10 @@ stored:
 	MOVD	48(R7), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 48(R7)
+	MOVD	136(R7), R1
+	MOVD	80(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R7)
 	B	tile
 last:
 	RET
@@ -864,6 +880,10 @@ stored:
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
 	BLE	last
+	MOVD	128(R7), R1
+	MOVD	8(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 8(R7)
 	MOVD	112(R7), R1
 	MOVD	16(R7), R0
 	ADD	R1, R0, R0
@@ -878,6 +898,10 @@ stored:
 	MOVD	48(R7), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 48(R7)
+	MOVD	136(R7), R1
+	MOVD	80(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R7)
 	B	tile
 last:
 	RET
@@ -1538,6 +1562,10 @@ stored:
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
 	BLE	last
+	MOVD	128(R7), R1
+	MOVD	8(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 8(R7)
 	MOVD	112(R7), R1
 	MOVD	16(R7), R0
 	ADD	R1, R0, R0
@@ -1552,6 +1580,10 @@ stored:
 	MOVD	48(R7), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 48(R7)
+	MOVD	136(R7), R1
+	MOVD	80(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R7)
 	B	tile
 last:
 	RET
@@ -2402,6 +2434,10 @@ stored:
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
 	BLE	last
+	MOVD	128(R7), R1
+	MOVD	8(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 8(R7)
 	MOVD	112(R7), R1
 	MOVD	16(R7), R0
 	ADD	R1, R0, R0
@@ -2416,6 +2452,10 @@ stored:
 	MOVD	48(R7), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 48(R7)
+	MOVD	136(R7), R1
+	MOVD	80(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R7)
 	B	tile
 last:
 	RET
@@ -3456,6 +3496,10 @@ stored:
 	SUBS	$1, R0, R0
 	MOVD	R0, 104(R7)
 	BLE	last
+	MOVD	128(R7), R1
+	MOVD	8(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 8(R7)
 	MOVD	112(R7), R1
 	MOVD	16(R7), R0
 	ADD	R1, R0, R0
@@ -3470,6 +3514,10 @@ stored:
 	MOVD	48(R7), R0
 	ADD	R1, R0, R0
 	MOVD	R0, 48(R7)
+	MOVD	136(R7), R1
+	MOVD	80(R7), R0
+	ADD	R1, R0, R0
+	MOVD	R0, 80(R7)
 	B	tile
 last:
 	RET

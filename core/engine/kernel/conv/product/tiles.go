@@ -58,10 +58,14 @@ func (p *plan) packs() bool {
 
 // beside reports whether a call of the micro-kernel takes the pixels beside each other, and not the rows of y below each other: where
 // an image has enough vectors for calls to be fewer, and so many of all in rows stay in L1 or come from L2 as fast as they are
-// needed.
+// needed. Copies are read again for each tile of out rows, so with many of these two vectors of copies stay in L1 instead, and the weights,
+// of which a tile has fewer, come from L2.
 func (p *plan) beside() bool {
-	const rows = 256
-	return p.packs() || p.in <= rows && p.pixels > leastBeside*kernel.Lanes()
+	const rows, few = 256, 64
+	if p.packs() {
+		return p.out < few
+	}
+	return p.in <= rows && p.pixels > leastBeside*kernel.Lanes()
 }
 
 // fetches reports whether the next block is prefetched while tiles read this one: cores do not prefetch from so many rows in turn.
@@ -206,7 +210,7 @@ func (c *tiles) runBlock(first place, count int, x, y []float32) (p place) {
 }
 
 // pairs is how many pairs of whole vectors of one image, of count vectors from p on, the micro-kernel takes in a call:
-// none where calls go down all rows of y.
+// none where calls go down the rows of y.
 func (c *tiles) pairs(p place, count int) int {
 	if !c.beside {
 		return 0
@@ -225,12 +229,24 @@ func (c *tiles) skip(p place, vectors int) place {
 // tiles computes the rows [i, end) of a pair of vectors.
 func (c *tiles) tiles(t *gemm.Tile, l, i, end int, y0, y1 []float32) {
 	height := gemm.EvenRows(c.out, c.Rows)
-	for ; i < end; i += height {
+	for count := 1; i < end; i += height * count {
 		t.A, t.C0, t.C1 = &c.weights[l*c.out+i*t.K], &y0[i*c.outLine], &y1[i*c.outLine]
 		if t.Bias = nil; c.bias != nil && t.Add == 0 { // what is added to began with it
 			t.Bias = &c.bias[i]
 		}
+		if !c.beside {
+			count = max(1, (end-i)/height)
+			below(t, count, height)
+		}
 		c.Run(min(height, end-i), t)
+	}
+}
+
+// below makes t that many tiles of height rows below each other.
+func below(t *gemm.Tile, count, height int) {
+	t.Count, t.ANext, t.BNext, t.CNext, t.BiasNext = count, 4*height*t.K, 0, height*t.Ldc, 0
+	if t.Bias != nil {
+		t.BiasNext = 4 * height
 	}
 }
 

@@ -19,7 +19,7 @@ var Families = isa.In("gemm",
 var Layouts = []isa.Layout{
 	{Folder: "gemm", Name: "Tile", Fields: []isa.Field{
 		{Name: "K", Offset: tileK}, {Name: "A", Offset: tileA}, {Name: "B0", Offset: tileB0}, {Name: "B1", Offset: tileB1}, {Name: "Off", Offset: tileOff}, {Name: "C0", Offset: tileC0}, {Name: "C1", Offset: tileC1},
-		{Name: "Ldc", Offset: tileLdc}, {Name: "N0", Offset: tileN0}, {Name: "N1", Offset: tileN1}, {Name: "Bias", Offset: tileBias}, {Name: "Add", Offset: tileAdd}, {Name: "Ahead", Offset: tileAhead}, {Name: "Count", Offset: tileCount}, {Name: "BNext", Offset: tileBNext}, {Name: "CNext", Offset: tileCNext},
+		{Name: "Ldc", Offset: tileLdc}, {Name: "N0", Offset: tileN0}, {Name: "N1", Offset: tileN1}, {Name: "Bias", Offset: tileBias}, {Name: "Add", Offset: tileAdd}, {Name: "Ahead", Offset: tileAhead}, {Name: "Count", Offset: tileCount}, {Name: "BNext", Offset: tileBNext}, {Name: "CNext", Offset: tileCNext}, {Name: "ANext", Offset: tileANext}, {Name: "BiasNext", Offset: tileBiasNext},
 	}},
 	{Folder: "gemm", Name: "strip", Fields: []isa.Field{
 		{Name: "k", Offset: stripK}, {Name: "tiles", Offset: stripTiles}, {Name: "a", Offset: stripA}, {Name: "aStep", Offset: stripAStep}, {Name: "aNext", Offset: stripANext}, {Name: "b", Offset: stripB}, {Name: "bStep", Offset: stripBStep},

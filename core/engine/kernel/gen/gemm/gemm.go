@@ -15,6 +15,7 @@ const (
 	tileC0, tileC1, tileLdc, tileN0, tileN1 = 40, 48, 56, 64, 72
 	tileBias, tileAdd, tileAhead            = 80, 88, 96
 	tileCount, tileBNext, tileCNext         = 104, 112, 120
+	tileANext, tileBiasNext                 = 128, 136
 )
 
 // gemm emits the micro-kernels of float32.
@@ -42,10 +43,11 @@ func gemmTile(a *isa.Asm, mr int) {
 	tileStore(a, t, mr, acc)
 	a.DECQ(operand.Mem{Base: t, Disp: tileCount})
 	a.JLE(operand.LabelRef("last"))
-	for _, f := range [][3]int{{tileBNext, tileB0, tileB1}, {tileCNext, tileC0, tileC1}} {
+	for _, f := range [][]int{{tileANext, tileA}, {tileBNext, tileB0, tileB1}, {tileCNext, tileC0, tileC1}, {tileBiasNext, tileBias}} {
 		by := a.Field(t, f[0])
-		a.ADDQ(by, operand.Mem{Base: t, Disp: f[1]})
-		a.ADDQ(by, operand.Mem{Base: t, Disp: f[2]})
+		for _, field := range f[1:] {
+			a.ADDQ(by, operand.Mem{Base: t, Disp: field})
+		}
 	}
 	a.JMP(operand.LabelRef("tile"))
 	a.Label("last")
