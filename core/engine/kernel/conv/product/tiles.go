@@ -46,26 +46,36 @@ func (p *plan) blockElems() int {
 // cache and do not stay there until they are read again; and of planes that are far, where there are so many that cores do not prefetch all of
 // them, and enough products for copies to pay, which take longer where vectors are computed in halves.
 func (p *plan) packs() bool {
-	const page, prefetched, pay = 4096 / 4, 32, 48
+	const prefetched, pay = 32, 48
 	switch {
 	case kernel.Lanes() >= kernel.Block:
 		return false
 	case p.far && p.reads && p.in >= prefetched && p.in+p.out > pay && !kernel.Halves():
 		return true
 	}
-	return p.pixels%page == 0 && (p.out >= 32 || min(p.in, p.out) >= 64)
+	return p.pagesApart() && (p.out >= 32 || min(p.in, p.out) >= 64)
 }
+
+// pagesApart reports whether planes begin pages.
+func (p *plan) pagesApart() bool { return p.pixels%(4096/4) == 0 }
 
 // beside reports whether a call of the micro-kernel takes the pixels beside each other, and not the rows of y below each other: where
 // an image has enough vectors for calls to be fewer, and so many of all in rows stay in L1 or come from L2 as fast as they are
-// needed. Copies are read again for each tile of out rows, so with many of these two vectors of copies stay in L1 instead, and the weights,
-// of which a tile has fewer, come from L2.
+// needed.
 func (p *plan) beside() bool {
-	const rows, few = 256, 64
+	const rows = 256
 	if p.packs() {
-		return p.out < few
+		return !p.below()
 	}
 	return p.in <= rows && p.pixels > leastBeside*kernel.Lanes()
+}
+
+// below reports whether it pays to go down the rows of y where pixels are copied: two vectors of all in rows then stay in L1, and the
+// weights come from L2, of which a tile has fewer. That takes many rows of y, and many products for each sum if these rows are pages
+// apart, where each sum goes to another page and to the same set of the L1 cache.
+func (p *plan) below() bool {
+	const many = 64
+	return p.out >= many && (p.in >= many || !p.pagesApart())
 }
 
 // fetches reports whether the next block is prefetched while tiles read this one: cores do not prefetch from so many rows in turn.
