@@ -36,7 +36,7 @@ func init() {
 		},
 		Build: buildLinear, Outputs: linearOutputs, Gradient: linearGradient, Positions: aloneIf(manyDims),
 		Steps: []Step{
-			{Op: Linear, Cost: linearCost},
+			{Op: Linear, Cost: linearCost, Again: Again{Op: Linear, In: []int{0, 1, 2}, Short: widens}},
 			{Op: LinearGradInput, Cost: linearGradInputCost},
 			{Op: LinearGradWeight, Cost: func(in, out []tensor.Spec) int64 { return 2 * elems(in, 1) * int64(out[0].Shape[1]) }},
 			{Op: LinearGradBias, Cost: PerElement(1)},
@@ -84,6 +84,14 @@ func linearGradient(b *graph.Backward, n *graph.Node) {
 
 func linearCost(in, out []tensor.Spec) int64 {
 	return elems(out, 0) * (2*int64(in[1].Shape[1]) + min(elems(in, 2), 1))
+}
+
+// widens reports whether a linear layer makes many elements of each of its few inputs. Recomputing its output then takes little
+// more time than writing it, and its inputs, which are kept or recomputed instead, are small.
+func widens(in []tensor.Spec) bool {
+	const few, times = 16, 3
+	out, inner := in[1].Shape[0], in[1].Shape[1]
+	return inner <= few && out >= times*inner
 }
 
 func linearGradInputCost(in, _ []tensor.Spec) int64 { return 2 * elems(in, 0) * int64(in[1].Shape[1]) }

@@ -103,6 +103,10 @@ type Again struct {
 	// Gradient: Op takes the place of the step's gradient. It reads what that reads, and
 	// recomputes the output as its own second one.
 	Gradient bool
+
+	// Short reports of a step's inputs whether Op takes about the time of a pass over memory, where
+	// that depends on them; nil: it always does.
+	Short func(in []tensor.Spec) bool
 }
 
 // Exchange is a vector of float64 that a step works out together with the same

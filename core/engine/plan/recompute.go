@@ -6,6 +6,7 @@ import (
 
 	"github.com/trainctl/trainctl/core/engine/graph"
 	"github.com/trainctl/trainctl/core/engine/op"
+	"github.com/trainctl/trainctl/core/tensor"
 )
 
 // longestChain is how many steps may run in sequence to recompute a value. Each
@@ -25,6 +26,7 @@ type recomputing struct {
 	made     map[int]int  // by value: what has been recomputed
 	read     map[int]bool // those of made that backward has read, and not only links of a chain
 	anew     bool         // links are not kept for later readers
+	short    bool         // see effort.short
 	whole    bool         // steps may run again as they are
 	between  map[int]bool // values between blocks, which are kept
 }
@@ -34,12 +36,13 @@ type effort struct {
 	cheap     bool // what takes a pass over memory
 	anew      bool // links of a chain once more for each value that is made of them
 	functions bool // outputs of functions whose gradients compute most of them
+	short     bool // outputs of layers that are sums of few products
 	block     int  // all that blocks of layers make, each of at least so many bytes
 }
 
 // leanest compiles with the effort that its memory is worth: a pass over memory a sixteenth
-// of the arena, more passes over the links of chains another sixteenth, and functions a fifth,
-// if that is more than caches hold.
+// of the arena, more passes over the links of chains another sixteenth, functions and layers of few
+// products a fifth each, if that is more than caches hold.
 func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 	const cached = 32 << 20
 	var spent effort
@@ -54,6 +57,7 @@ func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 		{func(e *effort) { e.cheap = true }, 16, 0},
 		{func(e *effort) { e.cheap, e.anew = true, true }, 16, 0},
 		{func(e *effort) { e.cheap, e.functions = true, true }, 5, cached},
+		{func(e *effort) { e.cheap, e.short = true, true }, 5, cached},
 	} {
 		again := spent
 		more.spend(&again)
@@ -79,7 +83,7 @@ func (l *lowering) recompute(again effort) {
 	}
 	r := &recomputing{
 		l: l, backward: l.firstBackward(), maker: map[int]int{}, last: map[int]int{},
-		chain: map[int]int{}, dropped: map[int]bool{}, made: map[int]int{}, read: map[int]bool{}, anew: again.anew,
+		chain: map[int]int{}, dropped: map[int]bool{}, made: map[int]int{}, read: map[int]bool{}, anew: again.anew, short: again.short,
 		whole: again.block > 0, between: map[int]bool{},
 	}
 	r.survey()
@@ -141,6 +145,9 @@ func (r *recomputing) decide(i int) {
 	if again.Op == "" || again.Gradient || d.out[0] == absent || r.l.vals[d.out[0]].place != PlaceArena {
 		return
 	}
+	if again.Short != nil && !(r.short && again.Short(r.specs(d.in))) {
+		return
+	}
 	v, length := r.root(d.out[0]), 0
 	for _, u := range d.operands(again.In) {
 		if u == absent || r.l.vals[u].place != PlaceArena {
@@ -156,10 +163,21 @@ func (r *recomputing) decide(i int) {
 		}
 		length = max(length, n+1)
 	}
-	if length > 0 && length <= longestChain { // not what is made of parameters alone, as their casts
+	if length <= longestChain {
 		r.chain[v] = length
-		r.dropped[v] = r.kept(v) && r.inBranch(v, d.branch)
+		r.dropped[v] = length > 0 && r.kept(v) && r.inBranch(v, d.branch) // not what is made of parameters alone, as their casts
 	}
+}
+
+// specs are those of values, zero where they are absent.
+func (r *recomputing) specs(vals []int) []tensor.Spec {
+	specs := make([]tensor.Spec, len(vals))
+	for i, v := range vals {
+		if v != absent {
+			specs[i] = r.l.vals[v].spec
+		}
+	}
+	return specs
 }
 
 // kept reports whether backward reads what forward has made.

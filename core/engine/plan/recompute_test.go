@@ -215,3 +215,26 @@ func TestGradientMakesOutputAgain(t *testing.T) {
 	}
 	sameRuns(t, "functions", again, kept)
 }
+
+// A linear layer that makes many elements of few inputs runs again in backward, where that saves much memory; one that
+// makes fewer, or sums up more products, does not.
+func TestShortLayersRunAgain(t *testing.T) {
+	halve := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 16, "kernel_size": pair(2, 2), "stride": pair(2, 2)}}
+	ls := layers{halve}
+	for range 4 {
+		ls = append(ls, nn.LayerConfig{Type: "residual", Layers: layers{with(layer("layernorm"), op.Args{"normalized_shape": []int{14}}), linear(112), layer("gelu"), linear(14)}})
+	}
+	g := build(t, nn.Config{Layers: append(ls, linear(28), linear(84), layer("relu"), layer("flatten"), linear(10))}, digits, class)
+	for _, opt := range []plan.Options{{Batch: 100, Train: true, Fuse: true}, {Batch: 300, Train: true, Policy: autocast(tensor.BF16)}} {
+		kept := newRig(t, g, opt, 3)
+		opt.Recompute = true
+		again := newRig(t, g, opt, 3)
+		if n := count(again.p, op.Linear) - count(kept.p, op.Linear); n != 4 {
+			t.Errorf("%+v: %d linear layers run again, want 4", opt, n)
+		}
+		if a, b := again.p.ArenaBytes(), kept.p.ArenaBytes(); a > b*2/3 {
+			t.Errorf("%+v: an arena of %d bytes, and %d if everything is kept", opt, a, b)
+		}
+		sameRuns(t, "short layers", again, kept)
+	}
+}
