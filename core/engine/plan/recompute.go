@@ -59,6 +59,9 @@ func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 		{func(e *effort) { e.cheap, e.functions = true, true }, 5, cached},
 		{func(e *effort) { e.cheap, e.short = true, true }, 5, cached},
 	} {
+		if best.arena.size <= more.least {
+			continue // no plan saves that much
+		}
 		again := spent
 		more.spend(&again)
 		p, err := compile(g, opt, again)

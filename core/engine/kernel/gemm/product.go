@@ -220,7 +220,7 @@ const (
 	apartAheadA = 8
 	apartAheadC = 4
 	alongAhead  = 64
-	blockAhead  = 1 << 18 // bytes of two blocks, most of half an L2 cache
+	blockAhead  = 1 << 18 // bytes that a block and the next one may have, so that both stay in the L2 cache
 )
 
 // shortAndFar reports whether rows of A and C are so short that a tile's are few lines of the cache, and too many to be in it.
