@@ -16,7 +16,8 @@
 #   GPUTEST_CACHE    where compiled kernels are kept for the next call
 #   GPUTEST_SECONDS  when to be done, 540. A part leaves 20 s to each one after it;
 #                    those that have no time left are skipped
-#   GPUTEST_SMALL    set: a few steps of a small model, to try this script itself
+#   GPUTEST_SMALL    set: a few steps of a small model and all-reduces of 1 MiB, to
+#                    try this script itself
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 parts=(device convnet resnet50 mnist nccl allreduce ranks steps kernels plans)
@@ -108,11 +109,11 @@ verdict() { if at_least "$1" "$2"; then echo ok; else echo below; fi; }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else print 0 }'; }
 
 # train CONFIG LIMIT [--set …] trains on the GPU; $summary is then the run's.
-small=() time=1500ms
+small=() time=1500ms size=25
 if [ -n "${GPUTEST_SMALL:-}" ]; then
 	small=(--set 'dataset={plugin="synthetic", options={shape=[1, 8, 8], classes=10, train_samples=100, test_samples=8}}'
 		--set 'model={layers=[{type="conv2d", out_channels=4, kernel_size=3}, {type="batchnorm2d"}, {type="relu"}, {type="flatten"}, {type="linear", out_features=10}]}'
-		--set train.per_rank_batch=4 --set train.max_steps=12 --set train.epochs=1) time=100ms
+		--set train.per_rank_batch=4 --set train.max_steps=12 --set train.epochs=1) time=100ms size=1
 fi
 train() {
 	rm -rf runs
@@ -160,10 +161,10 @@ bench() { grep -a "\"isolation\":\"$1\"" "$log" | grep -o "\"$2\": *[0-9.]*" | h
 round() { awk '{ printf "%.0f", $1 }'; }
 mebibytes() { awk -v b="${1:-0}" 'BEGIN { printf "%.0f MiB", b / 1048576 }'; }
 
-# reduce NAME RANKS [--set …] measures all-reduces of 25 MiB in either place.
+# reduce NAME RANKS [--set …] measures all-reduces of $size MiB in either place.
 reduce() {
 	local plugin inside quotient
-	within 150 "$trainctl" bench allreduce --backend nccl --nproc "$2" --sizes 25MiB --budget "$time" --json "${@:3}"
+	within 150 "$trainctl" bench allreduce --backend nccl --nproc "$2" --sizes "${size}MiB" --budget "$time" --json "${@:3}"
 	case $? in 0) ;; 3) skip "$1" "$(reason)"; return ;; *) broken "$1" $?; return ;; esac
 	plugin=$(bench isolated p50_us | round) inside=$(bench inproc p50_us | round)
 	if [ -z "$plugin" ] || [ -z "$inside" ]; then row "$1" "not both places were measured" "" failed; return; fi
@@ -200,9 +201,9 @@ part_mnist() {
 part_convnet() { against "ConvNet b100" convnet.toml 150 convnet 5; }
 part_resnet50() { against "ResNet-50 224 bf16 b256" resnet50.toml 250 resnet50 1; }
 part_allreduce() {
-	have NCCL || { skip "all-reduce 25 MiB" "NCCL: $(lacks NCCL)"; return; }
-	reduce "all-reduce 25 MiB, 1 rank" 1
-	reduce "all-reduce 25 MiB, 2 on a GPU" 2 --set backend.options.allow_shared_device=true
+	have NCCL || { skip "all-reduce $size MiB" "NCCL: $(lacks NCCL)"; return; }
+	reduce "all-reduce $size MiB, 1 rank" 1
+	reduce "all-reduce $size MiB, 2 on a GPU" 2 --set backend.options.allow_shared_device=true
 }
 part_ranks() {
 	if [ ! -f mnist/train-images-idx3-ubyte.gz ] && [ ${#small[@]} = 0 ]; then skip "MNIST over NCCL" "real MNIST is not in the tarball"; return; fi

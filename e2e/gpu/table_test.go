@@ -89,8 +89,8 @@ func TestGPUTable(t *testing.T) {
 		`ok +ResNet-50 224 bf16 b256 +[\d.]+ samples/s`, `ok +ResNet-50 224 bf16 b256, PyTorch +50 samples/s`, `(ok|below) +ResNet-50 224 bf16 b256, ratio +>= 1 +[\d.]+`,
 		`ok +MNIST, accuracy +>= 0 +[\d.]+`,
 		`ok +NCCL conformance +2 passed`, `skipped +NCCL conformance, 2 on a GPU +NCCL 2.28.9 cannot serve two`,
-		`ok +all-reduce 25 MiB, 1 rank, plugin +\d+ µs, 300 MiB of device memory`, `ok +all-reduce 25 MiB, 1 rank, in process +\d+ µs, 0 MiB.*`, `(ok|below) +all-reduce 25 MiB, 1 rank, ratio +>= 0.95 +[\d.]+`,
-		`ok +all-reduce 25 MiB, 2 on a GPU, plugin +\d+ µs, 6\d\d MiB of device memory`, `ok +all-reduce 25 MiB, 2 on a GPU, in process +\d+ µs.*`, `(ok|below) +all-reduce 25 MiB, 2 on a GPU, ratio .*`,
+		`ok +all-reduce 1 MiB, 1 rank, plugin +\d+ µs, 300 MiB of device memory`, `ok +all-reduce 1 MiB, 1 rank, in process +\d+ µs, 0 MiB.*`, `(ok|below) +all-reduce 1 MiB, 1 rank, ratio +>= 0.95 +[\d.]+`,
+		`ok +all-reduce 1 MiB, 2 on a GPU, plugin +\d+ µs, 6\d\d MiB of device memory`, `ok +all-reduce 1 MiB, 2 on a GPU, in process +\d+ µs.*`, `(ok|below) +all-reduce 1 MiB, 2 on a GPU, ratio .*`,
 		`ok +MNIST, 2 ranks on a GPU, TCP .*`, `ok +MNIST over NCCL, isolated .*`, `ok +MNIST over NCCL, in process .*`, `ok +MNIST over NCCL, 2 on a GPU .*`,
 		`ok +steps alone, convnet_b100_f32-16 +3300 samples/s`,
 		`ok +kernels compile +1 passed`, `skipped +cuDNN plans for an H100 +needs installed cuDNN`,
@@ -117,7 +117,7 @@ func TestGPUTableOfWhatIsMissing(t *testing.T) {
 	p.Env = append(p.Env, "NCCL_FAKE_VERSION=22809")
 	table, all, _ = gpuTable(t, p, "echo torch 2.11 sees no GPU >&2; exit 1\n", "convnet", "allreduce")
 	lines(t, table, `ok +ConvNet b100 +[\d.]+ samples/s`, `skipped +ConvNet b100, PyTorch +torch 2.11 sees no GPU`,
-		`(ok|below) +all-reduce 25 MiB, 1 rank, ratio .*`, `skipped +all-reduce 25 MiB, 2 on a GPU +.*install 2.30 or later.*`)
+		`(ok|below) +all-reduce 1 MiB, 1 rank, ratio .*`, `skipped +all-reduce 1 MiB, 2 on a GPU +.*install 2.30 or later.*`)
 	if strings.Contains(table, "failed") {
 		t.Errorf("something failed:\n%s", all)
 	}
