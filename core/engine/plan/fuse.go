@@ -31,9 +31,7 @@ func (l *lowering) fuse() {
 	if l.opt.Train {
 		l.fuseLoss()
 	}
-	if l.opt.Converts != nil {
-		l.fuseCasts()
-	}
+	l.fuseCasts()
 }
 
 // fuseLoss lets the cross-entropy write its gradient in the pass that computes

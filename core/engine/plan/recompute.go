@@ -80,6 +80,7 @@ func leanest(g *graph.Graph, opt Options) (*Plan, error) {
 func (l *lowering) recompute(again effort) {
 	if again.functions {
 		l.gradientsAgain()
+		l.fuseCasts() // those that were kept for slopes
 	}
 	if again == (effort{}) {
 		return

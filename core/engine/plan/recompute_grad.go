@@ -59,9 +59,15 @@ func (l *lowering) readsMemory(d *draft, v int) bool {
 
 func (l *lowering) isGrad(v int) bool { return v != absent && l.vals[v].place == PlaceGrad }
 
-// writesGrads reports whether a step writes gradients of parameters and nothing else.
+// writesGrads reports whether a step writes gradients of parameters and nothing else, itself or by casts.
 func (l *lowering) writesGrads(d *draft) bool {
-	return !slices.ContainsFunc(d.out, func(v int) bool { return v != absent && !l.isGrad(v) })
+	return !slices.ContainsFunc(d.out, func(v int) bool { return v != absent && !l.isGrad(v) && !l.castToGrad(v) })
+}
+
+// castToGrad reports whether nothing but a cast to the gradient of a parameter reads v.
+func (l *lowering) castToGrad(v int) bool {
+	cast, ok := l.onlyReader(v, op.Cast)
+	return ok && l.isGrad(l.steps[cast].out[0])
 }
 
 // makeAgain lets the gradient of step at recompute v, and the gradients of parameters from
