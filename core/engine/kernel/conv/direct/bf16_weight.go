@@ -77,7 +77,7 @@ func GradWeightBF16(p *geometry.Shape, x, dy []uint16, dw, scratch []float32, ac
 		for b := range count {
 			d.fill(x[(n+b)*p.C*p.H*p.W:], d.images[b*d.size:])
 		}
-		d.setSteps(count)
+		d.steps = d.steps[:count*d.stepsOf()]
 		d.add = accumulate || n > 0
 		d.run(dy[n*p.K*p.OutH()*p.OutW():])
 	}
@@ -92,7 +92,7 @@ func (d *weightCallBF16) reserve(batch int, scratch []float32) {
 	clear(d.images)
 	scratch = scratch[batch*d.size/2:]
 	steps := batch * d.stepsOf()
-	d.steps = unsafe.Slice((*dotStep)(unsafe.Pointer(&scratch[0])), steps)
+	d.setSteps(unsafe.Slice((*dotStep)(unsafe.Pointer(&scratch[0])), steps))
 	scratch = scratch[steps*perStep:]
 	d.taps = unsafe.Slice((*int32)(unsafe.Pointer(&scratch[0])), p.PatchSize())
 	for i := range d.taps {
@@ -111,11 +111,11 @@ func (d *weightCallBF16) fill(x, dst []uint16) {
 	}
 }
 
-// setSteps lists the vectors of output pixels of count images.
-func (d *weightCallBF16) setSteps(count int) {
+// setSteps lists in steps the vectors of output pixels of a batch of images.
+func (d *weightCallBF16) setSteps(steps []dotStep) {
 	oh, ow := d.p.OutH(), d.p.OutW()
 	perRow := kernel.CeilDiv(ow, kernel.PairLanes)
-	d.steps = d.steps[:count*oh*perRow]
+	d.steps = steps
 	for s := range d.steps {
 		b, v := s/(oh*perRow), s%(oh*perRow)
 		row, col := v/perRow, v%perRow*kernel.PairLanes

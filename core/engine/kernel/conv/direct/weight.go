@@ -124,10 +124,13 @@ func (c *weightCall) setTaps(f geometry.Frame, scratch []float32) []float32 {
 }
 
 // setSteps lists the vectors of output pixels of count images: first those that are whole. A vector of fewer pixels begins so
-// that it ends with the row, or at the plane's beginning, because AVX2's kernels read it whole.
+// that it ends with the row, or at the plane's beginning, because AVX2's kernels read it whole. The list depends on nothing but count.
 func (c *weightCall) setSteps(f geometry.Frame, count int, room []float32) {
 	oh, ow := c.p.OutH(), c.p.OutW()
 	whole, perRow, rows := ow/c.lanes, kernel.CeilDiv(ow, c.lanes), count*oh
+	if len(c.steps) == rows*perRow {
+		return // those of the batch before
+	}
 	c.whole = rows * whole
 	c.steps = unsafe.Slice((*dotStep)(unsafe.Pointer(&room[0])), rows*perRow)
 	for i := range c.steps {
