@@ -59,7 +59,7 @@ tap:
 	RET
 
 // func pickRows1AVX2(tapRows *tapRows)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·pickRows1AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -67,28 +67,30 @@ TEXT ·pickRows1AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS (DX), Y0
 	MOVQ    16(CX), CX
 	VMOVUPS (CX), Y1
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMASKMOVPS (CX), Y1, Y2
+	PREFETCHT0 (DX)(CX*1)
+	VMASKMOVPS (DX), Y1, Y2
 	VPERMPS    Y2, Y0, Y2
-	VMOVUPS    Y2, (DX)
-	ADDQ       56(AX), CX
-	ADDQ       72(AX), DX
-	DECQ       BX
+	VMOVUPS    Y2, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
 	JNZ        row
-	MOVQ       48(AX), CX
-	ADDQ       CX, 104(AX)
-	MOVQ       64(AX), CX
-	ADDQ       CX, 112(AX)
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -209,7 +211,7 @@ tap:
 	RET
 
 // func pickRows2AVX2(tapRows *tapRows)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·pickRows2AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -220,31 +222,33 @@ TEXT ·pickRows2AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS 32(DX), Y1
 	MOVQ    24(CX), CX
 	VMOVUPS (CX), Y3
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMASKMOVPS (CX), Y2, Y5
+	PREFETCHT0 (DX)(CX*1)
+	VMASKMOVPS (DX), Y2, Y5
 	VPERMPS    Y5, Y0, Y5
-	VMASKMOVPS 32(CX), Y3, Y4
+	VMASKMOVPS 32(DX), Y3, Y4
 	VPERMPS    Y4, Y1, Y4
 	VBLENDVPS  Y1, Y4, Y5, Y5
-	VMOVUPS    Y5, (DX)
-	ADDQ       56(AX), CX
-	ADDQ       72(AX), DX
-	DECQ       BX
+	VMOVUPS    Y5, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
 	JNZ        row
-	MOVQ       48(AX), CX
-	ADDQ       CX, 104(AX)
-	MOVQ       64(AX), CX
-	ADDQ       CX, 112(AX)
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -377,7 +381,7 @@ tap:
 	RET
 
 // func pickRows3AVX2(tapRows *tapRows)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·pickRows3AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -391,34 +395,37 @@ TEXT ·pickRows3AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS 64(DX), Y2
 	MOVQ    32(CX), CX
 	VMOVUPS (CX), Y5
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMASKMOVPS (CX), Y3, Y7
+	PREFETCHT0 (DX)(CX*1)
+	PREFETCHT0 64(DX)(CX*1)
+	VMASKMOVPS (DX), Y3, Y7
 	VPERMPS    Y7, Y0, Y7
-	VMASKMOVPS 32(CX), Y4, Y6
+	VMASKMOVPS 32(DX), Y4, Y6
 	VPERMPS    Y6, Y1, Y6
 	VBLENDVPS  Y1, Y6, Y7, Y7
-	VMASKMOVPS 64(CX), Y5, Y6
+	VMASKMOVPS 64(DX), Y5, Y6
 	VPERMPS    Y6, Y2, Y6
 	VBLENDVPS  Y2, Y6, Y7, Y7
-	VMOVUPS    Y7, (DX)
-	ADDQ       56(AX), CX
-	ADDQ       72(AX), DX
-	DECQ       BX
+	VMOVUPS    Y7, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
 	JNZ        row
-	MOVQ       48(AX), CX
-	ADDQ       CX, 104(AX)
-	MOVQ       64(AX), CX
-	ADDQ       CX, 112(AX)
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -563,7 +570,7 @@ tap:
 	RET
 
 // func pickRows4AVX2(tapRows *tapRows)
-// Requires: AVX, AVX2
+// Requires: AVX, AVX2, MMX+
 TEXT ·pickRows4AVX2(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -580,37 +587,40 @@ TEXT ·pickRows4AVX2(SB), NOSPLIT, $0-8
 	VMOVUPS 96(DX), Y3
 	MOVQ    40(CX), CX
 	VMOVUPS (CX), Y7
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMASKMOVPS (CX), Y4, Y9
+	PREFETCHT0 (DX)(CX*1)
+	PREFETCHT0 64(DX)(CX*1)
+	VMASKMOVPS (DX), Y4, Y9
 	VPERMPS    Y9, Y0, Y9
-	VMASKMOVPS 32(CX), Y5, Y8
+	VMASKMOVPS 32(DX), Y5, Y8
 	VPERMPS    Y8, Y1, Y8
 	VBLENDVPS  Y1, Y8, Y9, Y9
-	VMASKMOVPS 64(CX), Y6, Y8
+	VMASKMOVPS 64(DX), Y6, Y8
 	VPERMPS    Y8, Y2, Y8
 	VBLENDVPS  Y2, Y8, Y9, Y9
-	VMASKMOVPS 96(CX), Y7, Y8
+	VMASKMOVPS 96(DX), Y7, Y8
 	VPERMPS    Y8, Y3, Y8
 	VBLENDVPS  Y3, Y8, Y9, Y9
-	VMOVUPS    Y9, (DX)
-	ADDQ       56(AX), CX
-	ADDQ       72(AX), DX
-	DECQ       BX
+	VMOVUPS    Y9, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
 	JNZ        row
-	MOVQ       48(AX), CX
-	ADDQ       CX, 104(AX)
-	MOVQ       64(AX), CX
-	ADDQ       CX, 112(AX)
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
 	DECQ       (AX)
 	JNZ        plane
 	VZEROUPPER
@@ -824,7 +834,7 @@ tap:
 	RET
 
 // func pickRows1AVX512(tapRows *tapRows)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·pickRows1AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -832,30 +842,32 @@ TEXT ·pickRows1AVX512(SB), NOSPLIT, $0-8
 	VMOVUPS (DX), Z0
 	MOVQ    16(CX), CX
 	KMOVW   CX, K1
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMOVUPS.Z (CX), K1, Z1
-	VPERMPS   Z1, Z0, Z1
-	VMOVUPS   Z1, (DX)
-	ADDQ      56(AX), CX
-	ADDQ      72(AX), DX
-	DECQ      BX
-	JNZ       row
-	MOVQ      48(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      64(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      (AX)
-	JNZ       plane
+	PREFETCHT0 (DX)(CX*1)
+	VMOVUPS.Z  (DX), K1, Z1
+	VPERMPS    Z1, Z0, Z1
+	VMOVUPS    Z1, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
+	JNZ        row
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
+	DECQ       (AX)
+	JNZ        plane
 	VZEROUPPER
 	RET
 
@@ -971,7 +983,7 @@ tap:
 	RET
 
 // func pickRows2AVX512(tapRows *tapRows)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·pickRows2AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -982,31 +994,34 @@ TEXT ·pickRows2AVX512(SB), NOSPLIT, $0-8
 	VMOVUPS 64(DX), Z0
 	MOVQ    24(CX), CX
 	KMOVW   CX, K2
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMOVUPS.Z (CX), K1, Z2
-	VMOVUPS.Z 64(CX), K2, Z1
-	VPERMT2PS Z1, Z0, Z2
-	VMOVUPS   Z2, (DX)
-	ADDQ      56(AX), CX
-	ADDQ      72(AX), DX
-	DECQ      BX
-	JNZ       row
-	MOVQ      48(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      64(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      (AX)
-	JNZ       plane
+	PREFETCHT0 (DX)(CX*1)
+	PREFETCHT0 64(DX)(CX*1)
+	VMOVUPS.Z  (DX), K1, Z2
+	VMOVUPS.Z  64(DX), K2, Z1
+	VPERMT2PS  Z1, Z0, Z2
+	VMOVUPS    Z2, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
+	JNZ        row
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
+	DECQ       (AX)
+	JNZ        plane
 	VZEROUPPER
 	RET
 
@@ -1132,7 +1147,7 @@ tap:
 	RET
 
 // func pickRows3AVX512(tapRows *tapRows)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·pickRows3AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -1146,33 +1161,37 @@ TEXT ·pickRows3AVX512(SB), NOSPLIT, $0-8
 	VMOVUPS 128(DX), Z1
 	MOVQ    32(CX), CX
 	KMOVW   CX, K3
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMOVUPS.Z (CX), K1, Z3
-	VMOVUPS.Z 64(CX), K2, Z2
-	VPERMT2PS Z2, Z0, Z3
-	VMOVUPS.Z 128(CX), K3, Z2
-	VPERMT2PS Z2, Z1, Z3
-	VMOVUPS   Z3, (DX)
-	ADDQ      56(AX), CX
-	ADDQ      72(AX), DX
-	DECQ      BX
-	JNZ       row
-	MOVQ      48(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      64(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      (AX)
-	JNZ       plane
+	PREFETCHT0 (DX)(CX*1)
+	PREFETCHT0 64(DX)(CX*1)
+	PREFETCHT0 128(DX)(CX*1)
+	VMOVUPS.Z  (DX), K1, Z3
+	VMOVUPS.Z  64(DX), K2, Z2
+	VPERMT2PS  Z2, Z0, Z3
+	VMOVUPS.Z  128(DX), K3, Z2
+	VPERMT2PS  Z2, Z1, Z3
+	VMOVUPS    Z3, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
+	JNZ        row
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
+	DECQ       (AX)
+	JNZ        plane
 	VZEROUPPER
 	RET
 
@@ -1308,7 +1327,7 @@ tap:
 	RET
 
 // func pickRows4AVX512(tapRows *tapRows)
-// Requires: AVX, AVX512F
+// Requires: AVX, AVX512F, MMX+
 TEXT ·pickRows4AVX512(SB), NOSPLIT, $0-8
 	MOVQ    tapRows+0(FP), AX
 	MOVQ    88(AX), CX
@@ -1325,35 +1344,40 @@ TEXT ·pickRows4AVX512(SB), NOSPLIT, $0-8
 	VMOVUPS 192(DX), Z2
 	MOVQ    40(CX), CX
 	KMOVW   CX, K4
-	MOVQ    32(AX), CX
-	MOVQ    CX, 104(AX)
-	MOVQ    40(AX), CX
-	MOVQ    CX, 112(AX)
+	MOVQ    48(AX), CX
+	MOVQ    32(AX), DX
+	MOVQ    DX, 104(AX)
+	MOVQ    40(AX), DX
+	MOVQ    DX, 112(AX)
 
 plane:
-	MOVQ 104(AX), CX
-	MOVQ 112(AX), DX
-	MOVQ 8(AX), BX
+	MOVQ 104(AX), DX
+	MOVQ 112(AX), BX
+	MOVQ 8(AX), SI
 
 row:
-	VMOVUPS.Z (CX), K1, Z4
-	VMOVUPS.Z 64(CX), K2, Z3
-	VPERMT2PS Z3, Z0, Z4
-	VMOVUPS.Z 128(CX), K3, Z3
-	VPERMT2PS Z3, Z1, Z4
-	VMOVUPS.Z 192(CX), K4, Z3
-	VPERMT2PS Z3, Z2, Z4
-	VMOVUPS   Z4, (DX)
-	ADDQ      56(AX), CX
-	ADDQ      72(AX), DX
-	DECQ      BX
-	JNZ       row
-	MOVQ      48(AX), CX
-	ADDQ      CX, 104(AX)
-	MOVQ      64(AX), CX
-	ADDQ      CX, 112(AX)
-	DECQ      (AX)
-	JNZ       plane
+	PREFETCHT0 (DX)(CX*1)
+	PREFETCHT0 64(DX)(CX*1)
+	PREFETCHT0 128(DX)(CX*1)
+	PREFETCHT0 192(DX)(CX*1)
+	VMOVUPS.Z  (DX), K1, Z4
+	VMOVUPS.Z  64(DX), K2, Z3
+	VPERMT2PS  Z3, Z0, Z4
+	VMOVUPS.Z  128(DX), K3, Z3
+	VPERMT2PS  Z3, Z1, Z4
+	VMOVUPS.Z  192(DX), K4, Z3
+	VPERMT2PS  Z3, Z2, Z4
+	VMOVUPS    Z4, (BX)
+	ADDQ       56(AX), DX
+	ADDQ       72(AX), BX
+	DECQ       SI
+	JNZ        row
+	MOVQ       48(AX), DX
+	ADDQ       DX, 104(AX)
+	MOVQ       64(AX), DX
+	ADDQ       DX, 112(AX)
+	DECQ       (AX)
+	JNZ        plane
 	VZEROUPPER
 	RET
 

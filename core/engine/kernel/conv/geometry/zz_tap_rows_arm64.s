@@ -111,22 +111,25 @@ lanes1one:
 
 // func pickRows1NEON(tapRows *tapRows)
 TEXT ·pickRows1NEON(SB), NOSPLIT, $0-8
-	MOVD	tapRows+0(FP), R4
-	MOVD	88(R4), R1
-	MOVD	96(R4), R0
+	MOVD	tapRows+0(FP), R5
+	MOVD	88(R5), R1
+	MOVD	96(R5), R0
 	FLDPQ	0(R0), (F7, F6)
 	MOVD	16(R1), R0
-	MOVWU	64(R0), R5
-	MOVD	32(R4), R0
-	MOVD	R0, 104(R4)
-	MOVD	40(R4), R0
-	MOVD	R0, 112(R4)
+	MOVWU	64(R0), R6
+	MOVD	48(R5), R4
+	MOVD	32(R5), R0
+	MOVD	R0, 104(R5)
+	MOVD	40(R5), R0
+	MOVD	R0, 112(R5)
 plane:
-	MOVD	104(R4), R3
-	MOVD	112(R4), R2
-	MOVD	8(R4), R1
+	MOVD	104(R5), R3
+	MOVD	112(R5), R2
+	MOVD	8(R5), R1
 row:
-	TBZ	$3, R5, lanes1
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	TBZ	$3, R6, lanes1
 	FLDPQ	0(R3), (F5, F4)
 lanes1done:
 	MOVD	$67372036, R0
@@ -147,49 +150,49 @@ lanes1done:
 	VORR	V2.B16, V0.B16, V4.B16
 	VMOV	V1.B16, V5.B16
 	FSTPQ	(F5, F4), 0(R2)
-	MOVD	56(R4), R0
+	MOVD	56(R5), R0
 	ADD	R0, R3, R3
-	MOVD	72(R4), R0
+	MOVD	72(R5), R0
 	ADD	R0, R2, R2
 	SUBS	$1, R1, R1
 	BNE	row
-	MOVD	48(R4), R1
-	MOVD	104(R4), R0
+	MOVD	48(R5), R1
+	MOVD	104(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 104(R4)
-	MOVD	64(R4), R1
-	MOVD	112(R4), R0
+	MOVD	R0, 104(R5)
+	MOVD	64(R5), R1
+	MOVD	112(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 112(R4)
-	MOVD	0(R4), R0
+	MOVD	R0, 112(R5)
+	MOVD	0(R5), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R4)
+	MOVD	R0, 0(R5)
 	BNE	plane
 	RET
 lanes1:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R5, lanes1low
+	TBZ	$2, R6, lanes1low
 	FMOVQ	0(R3), F5
-	TBZ	$1, R5, lanes1highone
+	TBZ	$1, R6, lanes1highone
 	FMOVD	16(R3), F4
-	TBZ	$0, R5, lanes1done
+	TBZ	$0, R6, lanes1done
 	ADD	$24, R3, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R5, lanes1done
+	TBZ	$0, R6, lanes1done
 	FMOVS	16(R3), F4
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R5, lanes1one
+	TBZ	$1, R6, lanes1one
 	FMOVD	0(R3), F5
-	TBZ	$0, R5, lanes1done
+	TBZ	$0, R6, lanes1done
 	ADD	$8, R3, R0
 	VLD1	(R0), V5.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R5, lanes1done
+	TBZ	$0, R6, lanes1done
 	FMOVS	0(R3), F5
 	B	lanes1done
 
@@ -435,25 +438,28 @@ lanes2one:
 
 // func pickRows2NEON(tapRows *tapRows)
 TEXT ·pickRows2NEON(SB), NOSPLIT, $0-8
-	MOVD	tapRows+0(FP), R4
-	MOVD	88(R4), R1
-	MOVD	96(R4), R0
+	MOVD	tapRows+0(FP), R5
+	MOVD	88(R5), R1
+	MOVD	96(R5), R0
 	FLDPQ	0(R0), (F11, F10)
 	MOVD	16(R1), R2
-	MOVWU	64(R2), R6
+	MOVWU	64(R2), R7
 	FLDPQ	32(R0), (F9, F8)
 	MOVD	24(R1), R0
-	MOVWU	64(R0), R5
-	MOVD	32(R4), R0
-	MOVD	R0, 104(R4)
-	MOVD	40(R4), R0
-	MOVD	R0, 112(R4)
+	MOVWU	64(R0), R6
+	MOVD	48(R5), R4
+	MOVD	32(R5), R0
+	MOVD	R0, 104(R5)
+	MOVD	40(R5), R0
+	MOVD	R0, 112(R5)
 plane:
-	MOVD	104(R4), R3
-	MOVD	112(R4), R2
-	MOVD	8(R4), R1
+	MOVD	104(R5), R3
+	MOVD	112(R5), R2
+	MOVD	8(R5), R1
 row:
-	TBZ	$3, R6, lanes1
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	TBZ	$3, R7, lanes1
 	FLDPQ	0(R3), (F5, F4)
 lanes1done:
 	MOVD	$67372036, R0
@@ -473,7 +479,7 @@ lanes1done:
 	VTBL	V2.B16, [V4.B16], V2.B16
 	VORR	V2.B16, V0.B16, V4.B16
 	VMOV	V1.B16, V5.B16
-	TBZ	$3, R5, lanes2
+	TBZ	$3, R6, lanes2
 	FLDPQ	32(R3), (F7, F6)
 lanes2done:
 	MOVD	$67372036, R0
@@ -500,76 +506,76 @@ lanes2done:
 	VBSL	V4.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V4.B16
 	FSTPQ	(F5, F4), 0(R2)
-	MOVD	56(R4), R0
+	MOVD	56(R5), R0
 	ADD	R0, R3, R3
-	MOVD	72(R4), R0
+	MOVD	72(R5), R0
 	ADD	R0, R2, R2
 	SUBS	$1, R1, R1
 	BNE	row
-	MOVD	48(R4), R1
-	MOVD	104(R4), R0
+	MOVD	48(R5), R1
+	MOVD	104(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 104(R4)
-	MOVD	64(R4), R1
-	MOVD	112(R4), R0
+	MOVD	R0, 104(R5)
+	MOVD	64(R5), R1
+	MOVD	112(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 112(R4)
-	MOVD	0(R4), R0
+	MOVD	R0, 112(R5)
+	MOVD	0(R5), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R4)
+	MOVD	R0, 0(R5)
 	BNE	plane
 	RET
 lanes1:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R6, lanes1low
+	TBZ	$2, R7, lanes1low
 	FMOVQ	0(R3), F5
-	TBZ	$1, R6, lanes1highone
+	TBZ	$1, R7, lanes1highone
 	FMOVD	16(R3), F4
-	TBZ	$0, R6, lanes1done
+	TBZ	$0, R7, lanes1done
 	ADD	$24, R3, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R6, lanes1done
+	TBZ	$0, R7, lanes1done
 	FMOVS	16(R3), F4
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R6, lanes1one
+	TBZ	$1, R7, lanes1one
 	FMOVD	0(R3), F5
-	TBZ	$0, R6, lanes1done
+	TBZ	$0, R7, lanes1done
 	ADD	$8, R3, R0
 	VLD1	(R0), V5.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R6, lanes1done
+	TBZ	$0, R7, lanes1done
 	FMOVS	0(R3), F5
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	ADD	$32, R3, R0
-	TBZ	$2, R5, lanes2low
+	TBZ	$2, R6, lanes2low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R5, lanes2highone
+	TBZ	$1, R6, lanes2highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R5, lanes2done
+	TBZ	$0, R6, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R5, lanes2done
+	TBZ	$0, R6, lanes2done
 	FMOVS	16(R0), F6
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R5, lanes2one
+	TBZ	$1, R6, lanes2one
 	FMOVD	0(R0), F7
-	TBZ	$0, R5, lanes2done
+	TBZ	$0, R6, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R5, lanes2done
+	TBZ	$0, R6, lanes2done
 	FMOVS	0(R0), F7
 	B	lanes2done
 
@@ -900,28 +906,32 @@ lanes3one:
 
 // func pickRows3NEON(tapRows *tapRows)
 TEXT ·pickRows3NEON(SB), NOSPLIT, $0-8
-	MOVD	tapRows+0(FP), R4
-	MOVD	88(R4), R1
-	MOVD	96(R4), R0
+	MOVD	tapRows+0(FP), R5
+	MOVD	88(R5), R1
+	MOVD	96(R5), R0
 	FLDPQ	0(R0), (F13, F12)
 	MOVD	16(R1), R2
-	MOVWU	64(R2), R7
+	MOVWU	64(R2), R8
 	FLDPQ	32(R0), (F11, F10)
 	MOVD	24(R1), R2
-	MOVWU	64(R2), R6
+	MOVWU	64(R2), R7
 	FLDPQ	64(R0), (F9, F8)
 	MOVD	32(R1), R0
-	MOVWU	64(R0), R5
-	MOVD	32(R4), R0
-	MOVD	R0, 104(R4)
-	MOVD	40(R4), R0
-	MOVD	R0, 112(R4)
+	MOVWU	64(R0), R6
+	MOVD	48(R5), R4
+	MOVD	32(R5), R0
+	MOVD	R0, 104(R5)
+	MOVD	40(R5), R0
+	MOVD	R0, 112(R5)
 plane:
-	MOVD	104(R4), R3
-	MOVD	112(R4), R2
-	MOVD	8(R4), R1
+	MOVD	104(R5), R3
+	MOVD	112(R5), R2
+	MOVD	8(R5), R1
 row:
-	TBZ	$3, R7, lanes1
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	TBZ	$3, R8, lanes1
 	FLDPQ	0(R3), (F5, F4)
 lanes1done:
 	MOVD	$67372036, R0
@@ -941,7 +951,7 @@ lanes1done:
 	VTBL	V2.B16, [V4.B16], V2.B16
 	VORR	V2.B16, V0.B16, V4.B16
 	VMOV	V1.B16, V5.B16
-	TBZ	$3, R6, lanes2
+	TBZ	$3, R7, lanes2
 	FLDPQ	32(R3), (F7, F6)
 lanes2done:
 	MOVD	$67372036, R0
@@ -967,7 +977,7 @@ lanes2done:
 	WORD	$0x4f210540 // sshr v0.4s, v10.4s, #31
 	VBSL	V4.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V4.B16
-	TBZ	$3, R5, lanes3
+	TBZ	$3, R6, lanes3
 	FLDPQ	64(R3), (F7, F6)
 lanes3done:
 	MOVD	$67372036, R0
@@ -994,103 +1004,103 @@ lanes3done:
 	VBSL	V4.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V4.B16
 	FSTPQ	(F5, F4), 0(R2)
-	MOVD	56(R4), R0
+	MOVD	56(R5), R0
 	ADD	R0, R3, R3
-	MOVD	72(R4), R0
+	MOVD	72(R5), R0
 	ADD	R0, R2, R2
 	SUBS	$1, R1, R1
 	BNE	row
-	MOVD	48(R4), R1
-	MOVD	104(R4), R0
+	MOVD	48(R5), R1
+	MOVD	104(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 104(R4)
-	MOVD	64(R4), R1
-	MOVD	112(R4), R0
+	MOVD	R0, 104(R5)
+	MOVD	64(R5), R1
+	MOVD	112(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 112(R4)
-	MOVD	0(R4), R0
+	MOVD	R0, 112(R5)
+	MOVD	0(R5), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R4)
+	MOVD	R0, 0(R5)
 	BNE	plane
 	RET
 lanes1:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R7, lanes1low
+	TBZ	$2, R8, lanes1low
 	FMOVQ	0(R3), F5
-	TBZ	$1, R7, lanes1highone
+	TBZ	$1, R8, lanes1highone
 	FMOVD	16(R3), F4
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R8, lanes1done
 	ADD	$24, R3, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R8, lanes1done
 	FMOVS	16(R3), F4
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R7, lanes1one
+	TBZ	$1, R8, lanes1one
 	FMOVD	0(R3), F5
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R8, lanes1done
 	ADD	$8, R3, R0
 	VLD1	(R0), V5.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R7, lanes1done
+	TBZ	$0, R8, lanes1done
 	FMOVS	0(R3), F5
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	ADD	$32, R3, R0
-	TBZ	$2, R6, lanes2low
+	TBZ	$2, R7, lanes2low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R6, lanes2highone
+	TBZ	$1, R7, lanes2highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R6, lanes2done
+	TBZ	$0, R7, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R6, lanes2done
+	TBZ	$0, R7, lanes2done
 	FMOVS	16(R0), F6
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R6, lanes2one
+	TBZ	$1, R7, lanes2one
 	FMOVD	0(R0), F7
-	TBZ	$0, R6, lanes2done
+	TBZ	$0, R7, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R6, lanes2done
+	TBZ	$0, R7, lanes2done
 	FMOVS	0(R0), F7
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	ADD	$64, R3, R0
-	TBZ	$2, R5, lanes3low
+	TBZ	$2, R6, lanes3low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R5, lanes3highone
+	TBZ	$1, R6, lanes3highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R5, lanes3done
+	TBZ	$0, R6, lanes3done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R5, lanes3done
+	TBZ	$0, R6, lanes3done
 	FMOVS	16(R0), F6
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R5, lanes3one
+	TBZ	$1, R6, lanes3one
 	FMOVD	0(R0), F7
-	TBZ	$0, R5, lanes3done
+	TBZ	$0, R6, lanes3done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R5, lanes3done
+	TBZ	$0, R6, lanes3done
 	FMOVS	0(R0), F7
 	B	lanes3done
 
@@ -1506,31 +1516,35 @@ lanes4one:
 
 // func pickRows4NEON(tapRows *tapRows)
 TEXT ·pickRows4NEON(SB), NOSPLIT, $0-8
-	MOVD	tapRows+0(FP), R4
-	MOVD	88(R4), R1
-	MOVD	96(R4), R0
+	MOVD	tapRows+0(FP), R5
+	MOVD	88(R5), R1
+	MOVD	96(R5), R0
 	FLDPQ	0(R0), (F15, F14)
 	MOVD	16(R1), R2
-	MOVWU	64(R2), R8
+	MOVWU	64(R2), R9
 	FLDPQ	32(R0), (F13, F12)
 	MOVD	24(R1), R2
-	MOVWU	64(R2), R7
+	MOVWU	64(R2), R8
 	FLDPQ	64(R0), (F11, F10)
 	MOVD	32(R1), R2
-	MOVWU	64(R2), R6
+	MOVWU	64(R2), R7
 	FLDPQ	96(R0), (F9, F8)
 	MOVD	40(R1), R0
-	MOVWU	64(R0), R5
-	MOVD	32(R4), R0
-	MOVD	R0, 104(R4)
-	MOVD	40(R4), R0
-	MOVD	R0, 112(R4)
+	MOVWU	64(R0), R6
+	MOVD	48(R5), R4
+	MOVD	32(R5), R0
+	MOVD	R0, 104(R5)
+	MOVD	40(R5), R0
+	MOVD	R0, 112(R5)
 plane:
-	MOVD	104(R4), R3
-	MOVD	112(R4), R2
-	MOVD	8(R4), R1
+	MOVD	104(R5), R3
+	MOVD	112(R5), R2
+	MOVD	8(R5), R1
 row:
-	TBZ	$3, R8, lanes1
+	ADD	R4<<0, R3, R0
+	PRFM	0(R0), PLDL1KEEP
+	PRFM	64(R0), PLDL1KEEP
+	TBZ	$3, R9, lanes1
 	FLDPQ	0(R3), (F5, F4)
 lanes1done:
 	MOVD	$67372036, R0
@@ -1550,7 +1564,7 @@ lanes1done:
 	VTBL	V2.B16, [V4.B16], V2.B16
 	VORR	V2.B16, V0.B16, V4.B16
 	VMOV	V1.B16, V5.B16
-	TBZ	$3, R7, lanes2
+	TBZ	$3, R8, lanes2
 	FLDPQ	32(R3), (F7, F6)
 lanes2done:
 	MOVD	$67372036, R0
@@ -1576,7 +1590,7 @@ lanes2done:
 	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
 	VBSL	V4.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V4.B16
-	TBZ	$3, R6, lanes3
+	TBZ	$3, R7, lanes3
 	FLDPQ	64(R3), (F7, F6)
 lanes3done:
 	MOVD	$67372036, R0
@@ -1602,7 +1616,7 @@ lanes3done:
 	WORD	$0x4f210540 // sshr v0.4s, v10.4s, #31
 	VBSL	V4.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V4.B16
-	TBZ	$3, R5, lanes4
+	TBZ	$3, R6, lanes4
 	FLDPQ	96(R3), (F7, F6)
 lanes4done:
 	MOVD	$67372036, R0
@@ -1629,130 +1643,130 @@ lanes4done:
 	VBSL	V4.B16, V2.B16, V0.B16
 	VMOV	V0.B16, V4.B16
 	FSTPQ	(F5, F4), 0(R2)
-	MOVD	56(R4), R0
+	MOVD	56(R5), R0
 	ADD	R0, R3, R3
-	MOVD	72(R4), R0
+	MOVD	72(R5), R0
 	ADD	R0, R2, R2
 	SUBS	$1, R1, R1
 	BNE	row
-	MOVD	48(R4), R1
-	MOVD	104(R4), R0
+	MOVD	48(R5), R1
+	MOVD	104(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 104(R4)
-	MOVD	64(R4), R1
-	MOVD	112(R4), R0
+	MOVD	R0, 104(R5)
+	MOVD	64(R5), R1
+	MOVD	112(R5), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 112(R4)
-	MOVD	0(R4), R0
+	MOVD	R0, 112(R5)
+	MOVD	0(R5), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 0(R4)
+	MOVD	R0, 0(R5)
 	BNE	plane
 	RET
 lanes1:
 	VMOVI	$0, V5.B16
 	VMOVI	$0, V4.B16
-	TBZ	$2, R8, lanes1low
+	TBZ	$2, R9, lanes1low
 	FMOVQ	0(R3), F5
-	TBZ	$1, R8, lanes1highone
+	TBZ	$1, R9, lanes1highone
 	FMOVD	16(R3), F4
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	ADD	$24, R3, R0
 	VLD1	(R0), V4.S[2]
 	B	lanes1done
 lanes1highone:
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	FMOVS	16(R3), F4
 	B	lanes1done
 lanes1low:
-	TBZ	$1, R8, lanes1one
+	TBZ	$1, R9, lanes1one
 	FMOVD	0(R3), F5
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	ADD	$8, R3, R0
 	VLD1	(R0), V5.S[2]
 	B	lanes1done
 lanes1one:
-	TBZ	$0, R8, lanes1done
+	TBZ	$0, R9, lanes1done
 	FMOVS	0(R3), F5
 	B	lanes1done
 lanes2:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	ADD	$32, R3, R0
-	TBZ	$2, R7, lanes2low
+	TBZ	$2, R8, lanes2low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R7, lanes2highone
+	TBZ	$1, R8, lanes2highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes2done
 lanes2highone:
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	FMOVS	16(R0), F6
 	B	lanes2done
 lanes2low:
-	TBZ	$1, R7, lanes2one
+	TBZ	$1, R8, lanes2one
 	FMOVD	0(R0), F7
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes2done
 lanes2one:
-	TBZ	$0, R7, lanes2done
+	TBZ	$0, R8, lanes2done
 	FMOVS	0(R0), F7
 	B	lanes2done
 lanes3:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	ADD	$64, R3, R0
-	TBZ	$2, R6, lanes3low
+	TBZ	$2, R7, lanes3low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R6, lanes3highone
+	TBZ	$1, R7, lanes3highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R6, lanes3done
+	TBZ	$0, R7, lanes3done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes3done
 lanes3highone:
-	TBZ	$0, R6, lanes3done
+	TBZ	$0, R7, lanes3done
 	FMOVS	16(R0), F6
 	B	lanes3done
 lanes3low:
-	TBZ	$1, R6, lanes3one
+	TBZ	$1, R7, lanes3one
 	FMOVD	0(R0), F7
-	TBZ	$0, R6, lanes3done
+	TBZ	$0, R7, lanes3done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes3done
 lanes3one:
-	TBZ	$0, R6, lanes3done
+	TBZ	$0, R7, lanes3done
 	FMOVS	0(R0), F7
 	B	lanes3done
 lanes4:
 	VMOVI	$0, V7.B16
 	VMOVI	$0, V6.B16
 	ADD	$96, R3, R0
-	TBZ	$2, R5, lanes4low
+	TBZ	$2, R6, lanes4low
 	FMOVQ	0(R0), F7
-	TBZ	$1, R5, lanes4highone
+	TBZ	$1, R6, lanes4highone
 	FMOVD	16(R0), F6
-	TBZ	$0, R5, lanes4done
+	TBZ	$0, R6, lanes4done
 	ADD	$24, R0, R0
 	VLD1	(R0), V6.S[2]
 	B	lanes4done
 lanes4highone:
-	TBZ	$0, R5, lanes4done
+	TBZ	$0, R6, lanes4done
 	FMOVS	16(R0), F6
 	B	lanes4done
 lanes4low:
-	TBZ	$1, R5, lanes4one
+	TBZ	$1, R6, lanes4one
 	FMOVD	0(R0), F7
-	TBZ	$0, R5, lanes4done
+	TBZ	$0, R6, lanes4done
 	ADD	$8, R0, R0
 	VLD1	(R0), V7.S[2]
 	B	lanes4done
 lanes4one:
-	TBZ	$0, R5, lanes4done
+	TBZ	$0, R6, lanes4done
 	FMOVS	0(R0), F7
 	B	lanes4done
 

@@ -124,7 +124,7 @@ func scatterTaps(a *isa.Asm) {
 }
 
 // pickRows copies one block of every row, what a single tap sees: its masks and orders stay in registers. The order of the first two
-// vectors of sixteen lanes is one.
+// vectors of sixteen lanes is one. It prefetches the same row of the next plane: hardware does not foresee rows of which some are left out.
 func pickRows(a *isa.Asm, n int) {
 	a.Kernel(fmt.Sprintf("pickRows%d", n), "func(tapRows *byte)",
 		fmt.Sprintf("copies a block of what one tap sees of rows of planes, from up to %d vectors. It may write behind a row.", n))
@@ -135,8 +135,11 @@ func pickRows(a *isa.Asm, n int) {
 		a.Move(operand.Mem{Base: orders, Disp: i * vectorBytes(a)}, picks[i])
 		lanes[i] = a.LaneMask(table, tbLanes+8*i)
 	}
-	v, sum := a.Vec(), a.Vec()
+	v, sum, next := a.Vec(), a.Vec(), a.Field(t, twSrcPlane)
 	tapPlanes(a, t, func(src, dst, _ reg.GPVirtual) {
+		for at := 0; at < n*vectorBytes(a); at += 64 {
+			a.PREFETCHT0(isa.Offset(src, next, at))
+		}
 		a.LoadLanes(operand.Mem{Base: src}, lanes[0], sum)
 		if a.Lanes == 8 || n == 1 {
 			a.VPERMPS(sum, picks[0], sum)
