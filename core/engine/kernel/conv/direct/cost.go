@@ -32,14 +32,15 @@ const (
 	filterTurned                   // vectors of results, or of dy, that are transposed
 	filterRuns                     // images of these, or parts
 	filterPlaces                   // places of pixels and taps that are noted
-	streamed                       // pixels that weight gradients of one tap wait for, as each is in few products: twice as long for those behind all caches
+	streamed                       // pixels behind the L2 cache that weight gradients of one tap wait for, as each is in few products
+	streamedFar                    // pixels behind all caches
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, filterSteps: 0.96, filterTiles: 22, filterTurned: 2, filterRuns: 53, filterPlaces: 12.3, streamed: 0.08},
-	cost.HalvedAVX2: {cost.Steps: 1.06, cost.Calls: 110, frameRows: 0.145, frameVectors: 30.6, splitRows: 23.2, splitElems: 6.91, joinedRows: 17.2, gatheredRows: 7.52, packedTaps: 14.6, dotSteps: 1.22, dotMasked: 1.08, dotCalls: 137, scattered: 1.7, thin: 2.92, filterSteps: 0.977, filterTiles: 115, filterTurned: 10.1, filterRuns: 88.1, filterPlaces: 27, streamed: 0.335},
-	kernel.AVX512:   {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, filterSteps: 0.933, filterTiles: 31.9, filterTurned: 3.28, filterRuns: 71.8, filterPlaces: 13.9, streamed: 0.2},
+	kernel.AVX2:     {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, filterSteps: 0.96, filterTiles: 22, filterTurned: 2, filterRuns: 53, filterPlaces: 12.3, streamed: 0.08, streamedFar: 0.64},
+	cost.HalvedAVX2: {cost.Steps: 1.06, cost.Calls: 110, frameRows: 0.145, frameVectors: 30.6, splitRows: 23.2, splitElems: 6.91, joinedRows: 17.2, gatheredRows: 7.52, packedTaps: 14.6, dotSteps: 1.22, dotMasked: 1.08, dotCalls: 137, scattered: 1.7, thin: 2.92, filterSteps: 0.977, filterTiles: 115, filterTurned: 10.1, filterRuns: 88.1, filterPlaces: 27, streamed: 0.335, streamedFar: 0.335},
+	kernel.AVX512:   {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, filterSteps: 0.933, filterTiles: 31.9, filterTurned: 3.28, filterRuns: 71.8, filterPlaces: 13.9, streamed: 0.2, streamedFar: 0.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -55,7 +56,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	switch {
 	case d == geometry.ToWeight && p.R*p.S == 1:
-		t[streamed] = streams(p)
+		t[streamed], t[streamedFar] = streams(p)
 	case d != geometry.ToWeight && t[filterSteps] == 0:
 		t[packedTaps] = float64(p.PatchSize() * kg)
 	}
@@ -78,7 +79,7 @@ func otherTerms(p *geometry.Shape, d geometry.Direction) cost.Terms {
 
 // filterTerms counts a direction with filters in the lanes.
 func filterTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
-	f, pixels := newFilters(p), p.OutH()*p.OutW()
+	f, pixels := newFilters(p, d), p.OutH()*p.OutW()
 	taps, units := p.PatchSize(), float64(kernel.CeilDiv(p.N, f.images)*kernel.CeilDiv(p.OutH(), f.rows))
 	rows, count := float64(p.N*pixels)/units, float64(taps)
 	if d == geometry.ToWeight {
@@ -95,7 +96,7 @@ func filterTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[packedTaps] = float64(taps*p.K) / 3
 	}
 	t[filterPlaces] = float64(min(p.N*pixels, f.pixels()) + taps)
-	if f.padded {
+	if f.copied {
 		frames := f.frame.H * p.C * p.N
 		t[frameRows], t[frameVectors] = float64(frames), float64(frames*kernel.CeilDiv(p.W, kernel.Block))
 	}
@@ -113,17 +114,18 @@ func filterStep(u panel, rows int) (tiles, step float64) {
 	return float64(h.highTiles + h.lowTiles), cycles(h.highTiles, h.high) + cycles(h.lowTiles, h.high-2)
 }
 
-// streams is the pixels of a group that lie beyond the L2 cache, or twice as many behind all caches.
-func streams(p *geometry.Shape) float64 {
-	const near = 1 << 18
+// streams is the pixels of a group that lie behind the L2 cache, or behind all caches. Algorithms are chosen for so few
+// images that batches may have many times as many.
+func streams(p *geometry.Shape) (near, far float64) {
+	const cached, behind = 1 << 18, 1 << 20 // elements
 	n := p.N * (p.C*p.H*p.W + p.K*p.OutH()*p.OutW())
 	switch each := float64(n) / float64(p.GroupCount()); {
-	case n >= cost.FarElems:
-		return 2 * each
-	case n > near:
-		return each
+	case n >= behind:
+		return 0, each
+	case n > cached:
+		return each, 0
 	}
-	return 0
+	return 0, 0
 }
 
 // forwardTerms counts the images of a group.

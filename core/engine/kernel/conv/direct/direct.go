@@ -50,7 +50,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	switch d {
 	case geometry.ToOutput:
 		if takesFilters(p, d) {
-			f := newFilters(p)
+			f := newFilters(p, geometry.ToOutput)
 			return f.scratch(d)
 		}
 		if takesForwardViews(p) {

@@ -10,7 +10,7 @@ import (
 )
 
 // The convolution with filters in the lanes: a value of x is multiplied by a vector of weights for the output, or of dy for the gradient of the weights,
-// wherever it lies. So no stride, dilation or end of a row costs anything, and nothing is copied but what padding needs. The output is transposed
+// wherever it lies. So no stride, dilation or end of a row costs anything, and only what is padded is copied, or what lies far apart. The output is transposed
 // afterwards, or dy before: that takes the less of the time, the more taps there are, as gathering what taps see takes the less, the more filters.
 
 // filterTile is a call of the micro-kernel: it computes tiles of some rows of one vector, each a sum over steps of a vector of b times the value of a
@@ -74,7 +74,7 @@ func takesFilters(p *geometry.Shape, d geometry.Direction) bool {
 // filters is a convolution of a single group, in units of some pixels.
 type filters struct {
 	p              *geometry.Shape
-	padded         bool // images are copied into frames
+	copied         bool // images lie in frames
 	frame          geometry.Frame
 	width, plane   int    // of what taps see: elements of a row and of a channel
 	images, rows   int    // of a unit: several images, or rows of one
@@ -127,9 +127,20 @@ type places struct {
 	at                   []int32
 }
 
-func newFilters(p *geometry.Shape) filters {
-	f := filters{p: p, padded: p.PadH+p.PadW > 0, width: p.W, plane: p.H * p.W, images: 1, rows: p.OutH()}
-	if f.padded {
+// farApart reports whether images are copied for their places alone: tiles that go from plane to plane read a line here and a line there,
+// which hardware does not foresee, while a copy goes along the memory. Tiles of weights gain nothing if a plane has a single tap, or as many
+// as they have rows. With vectors of sixteen lanes, or halved ones, that has not been measured.
+func farApart(p *geometry.Shape, d geometry.Direction) bool {
+	const planes, far = 32, 1 << 20 // elements that are in no cache of a core
+	if taps := p.R * p.S; d == geometry.ToWeight && (taps == 1 || taps >= filterHeights[1]) {
+		return false
+	}
+	return kernel.Lanes() < kernel.Block && !kernel.Halves() && p.C >= planes && p.Images()*p.C*p.H*p.W > far
+}
+
+func newFilters(p *geometry.Shape, d geometry.Direction) filters {
+	f := filters{p: p, copied: p.PadH+p.PadW > 0 || farApart(p, d), width: p.W, plane: p.H * p.W, images: 1, rows: p.OutH()}
+	if f.copied {
 		f.frame = p.PaddedFrame()
 		f.width, f.plane = f.frame.Width, f.frame.Plane
 	}
@@ -211,7 +222,7 @@ func (f *filters) scratch(d geometry.Direction) int {
 
 // frameElems is the room for the frames of a unit.
 func (f *filters) frameElems() int {
-	if !f.padded {
+	if !f.copied {
 		return 0
 	}
 	return f.images*f.between() + kernel.Block
@@ -219,7 +230,7 @@ func (f *filters) frameElems() int {
 
 // cutFilters is the filters of p with their room.
 func cutFilters(p *geometry.Shape, d geometry.Direction, scratch []float32) filters {
-	f, lanes := newFilters(p), kernel.Lanes()
+	f, lanes := newFilters(p, d), kernel.Lanes()
 	cut := func(n int) (part []float32) {
 		part, scratch = scratch[:n], scratch[n:]
 		return part
@@ -296,7 +307,7 @@ func (f *filters) eachUnit(x []float32, do func(u unit)) {
 	for n := 0; n < p.N; n += f.images {
 		images := min(f.images, p.N-n)
 		f.seen = x[n*size:]
-		if f.padded {
+		if f.copied {
 			for i := range images {
 				f.frame.Fill(f.seen[i*size:], f.frames[i*f.between():])
 			}

@@ -30,6 +30,10 @@ func filterShapes() (all []geometry.Shape) {
 	shape(70, 3, 4, 4, 17, 4, 4, 3, 1, 2) // several units of images
 	shape(2, 1, 34, 34, 9, 3, 3, 1, 1, 1) // units of rows, of which the last has fewer
 	shape(2, 1, 3, 530, 33, 3, 4, 2, 1, 1)
+	for side := 2; side <= 9; side++ { // of batches so large that images are copied
+		shape(3, 32+side, side, side+2, 9, 2, 2, 2, 1, 0)
+		all[len(all)-1].Batch = 1 << 14
+	}
 	return all
 }
 
@@ -56,7 +60,7 @@ func TestGradWeightByFilters(t *testing.T) {
 			clear(want)
 		}
 		eachProduct(p, func(xi, wi, yi int) { want[wi] += float64(x[xi]) * float64(dy[yi]) })
-		f := newFilters(p)
+		f := newFilters(p, geometry.ToWeight)
 		s := kerneltest.Exactly[float32](f.scratch(geometry.ToWeight))
 		gradWeightByFilters(p, x, dy, got, s.Room, accumulate)
 		kerneltest.CloseTo(t, "dw of "+name, got, rounded(want), 1e-4)
@@ -77,7 +81,7 @@ func TestForwardByFilters(t *testing.T) {
 			}
 		}
 		eachProduct(p, func(xi, wi, yi int) { want[yi] += float64(x[xi]) * float64(w[wi]) })
-		f := newFilters(p)
+		f := newFilters(p, geometry.ToOutput)
 		got, s := kerneltest.Exactly[float32](len(want)), kerneltest.Exactly[float32](f.scratch(geometry.ToOutput))
 		forwardByFilters(p, x, w, bias, got.Room, s.Room)
 		kerneltest.CloseTo(t, "y of "+name, got.Room, rounded(want), 1e-4)

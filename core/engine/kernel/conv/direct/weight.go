@@ -55,7 +55,7 @@ type weightCall struct {
 // weightScratch has room for the taps, and for a batch of framed images and their steps.
 func weightScratch(p *geometry.Shape) int {
 	if takesFilters(p, geometry.ToWeight) {
-		f := newFilters(p)
+		f := newFilters(p, geometry.ToWeight)
 		return f.scratch(geometry.ToWeight)
 	}
 	if q, ok := mirror(p); ok {
