@@ -9,25 +9,26 @@ import (
 
 // What the algorithm does beside the products and sums of tiles.
 const (
-	loaded     = cost.Own + iota // vectors of the input's pixels that are transposed
-	stored                       // vectors of the output's
-	packed                       // weights, or pixels of both sides of weight gradients
-	pieces                       // runs of pixels and panels of weights that are transposed at a time
-	turned                       // weights whose gradients are transposed
-	directions                   // calls for a group
-	dotSteps                     // cycles of the multiply-adds of weight gradients of few channels, as the core could issue them
-	dotCalls                     // calls of their micro-kernel
-	dotSums                      // sums that these give
-	noted                        // elements of tables of these, for all groups
-	apart                        // vectors or values of x, in weight gradients, that lie a line of the cache or more from those before
-	streamed                     // vectors of pixels that are read and written as they lie
-	turnedFar                    // of those whose gradients are transposed, where they are many
-	scattered                    // steps whose weights lie so far from those before that few places of the L1 cache hold them
-	viewRuns                     // runs of pixels that are copied, as their taps see them, for outputs in the lanes
-	viewed                       // elements of them
-	picked                       // vectors from which lanes of those with strides are picked
-	placed                       // vectors of sums that are moved
-	phases                       // of images
+	loaded       = cost.Own + iota // vectors of the input's pixels that are transposed
+	stored                         // vectors of the output's
+	packed                         // weights
+	pieces                         // runs of pixels and panels of weights that are transposed at a time
+	turned                         // weights whose gradients are transposed
+	directions                     // calls for a group
+	dotSteps                       // cycles of the multiply-adds of weight gradients of few channels, as the core could issue them
+	dotCalls                       // calls of their micro-kernel
+	dotSums                        // sums that these give
+	noted                          // elements of tables of these, for all groups
+	apart                          // vectors or values of x, in weight gradients, that lie a line of the cache or more from those before
+	streamed                       // vectors of pixels that are read and written as they lie
+	turnedFar                      // of those whose gradients are transposed, where they are many
+	scattered                      // steps whose weights lie so far from those before that few places of the L1 cache hold them
+	viewRuns                       // runs of pixels that are copied, as their taps see them, for outputs in the lanes
+	viewed                         // elements of them
+	picked                         // vectors from which lanes of those with strides are picked
+	placed                         // vectors of sums that are moved
+	phases                         // of images
+	packedPixels                   // of both sides of weight gradients
 )
 
 // scatters is the distance in bytes from which weights are scattered.
@@ -35,9 +36,9 @@ const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.08, dotCalls: 74.5, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1, viewRuns: 32, viewed: 0.4, picked: 2.2, placed: 8, phases: 350},
-	cost.HalvedAVX2: {cost.Steps: 1.37, cost.Stores: 0.888, loaded: 6.2, stored: 9.14, packed: 1.05, pieces: 106, turned: 2.62, dotSteps: 1.45, dotCalls: 1.2e+03, noted: 4.1, apart: 0.03, streamed: 1.02, turnedFar: 6.94, scattered: 1.73, viewRuns: 40, viewed: 0.11, picked: 20.4, placed: 10, phases: 400},
-	kernel.AVX512:   {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6, viewRuns: 30, viewed: 0.45, picked: 4.2, placed: 9, phases: 350},
+	kernel.AVX2:     {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.25, dotCalls: 85, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1, viewRuns: 32, viewed: 0.4, picked: 2.2, placed: 8, phases: 350, packedPixels: 0.4},
+	cost.HalvedAVX2: {cost.Steps: 1.37, cost.Stores: 0.888, loaded: 6.2, stored: 9.14, packed: 1.05, pieces: 106, turned: 2.62, dotSteps: 1.45, dotCalls: 1.2e+03, noted: 4.1, apart: 0.03, streamed: 1.02, turnedFar: 6.94, scattered: 1.73, viewRuns: 40, viewed: 0.11, picked: 20.4, placed: 10, phases: 400, packedPixels: 1.05},
+	kernel.AVX512:   {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.259, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6, viewRuns: 30, viewed: 0.45, picked: 4.2, placed: 9, phases: 350, packedPixels: 0.259},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -224,7 +225,7 @@ func (g *weights) count(t *cost.Terms) {
 	}
 	t[cost.Stores] += tiles * float64(rows.channels)
 	images := float64(p.N)
-	t[packed] += images * float64(g.x.pixels()*g.x.panels()*g.x.width+g.dy.pixels()*g.dy.panels()*g.dy.width)
+	t[packedPixels] += images * float64(g.x.pixels()*g.x.panels()*g.x.width+g.dy.pixels()*g.dy.panels()*g.dy.width)
 	t[pieces] += images * float64(kernel.CeilDiv(g.dy.h, g.rows)*(g.x.panels()+g.dy.panels()))
 	if t[turned] += float64(g.sumElems()); g.sumElems() > cost.FarWeights {
 		t[turnedFar] += float64(g.sumElems())
