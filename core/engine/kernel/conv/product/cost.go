@@ -67,10 +67,10 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[pairedRows] = float64(p.N * p.C * p.R * p.OutH() * max(1, p.S-1))
 		t[pairedVectors] = float64(p.N*m.rows*g*m.pixels*max(1, p.S/2)) / (4 * narrow)
 	case m.taps.Single() && m.back:
-		t[spreadVectors] = float64(p.N * p.C * p.H * p.W / lanes)
+		t[spreadVectors] = float64(p.N*p.C*p.H*p.W/lanes) * farTimes(p, p.H, 4)
 	case m.taps.Single():
 		blocks, _ := m.taps.Picks()
-		t[pickedBlocks] = float64(p.N * p.C * blocks)
+		t[pickedBlocks] = float64(p.N*p.C*blocks) * farTimes(p, p.OutH(), 5)
 	default:
 		blocks, picks := m.taps.Picks()
 		t[tapBlocks], t[tapPicks] = float64(p.N*p.C*blocks), float64(p.N*p.C*picks)
@@ -99,6 +99,20 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t.Add(m.deepTerms(kg))
 	}
 	return t
+}
+
+// farTimes is times, which is how many times as long it takes to pick or spread pixels of so many rows of each plane, with a stride above
+// two and behind all caches, or else 1. Algorithms are chosen for few images of batches that may have twice as many. It has been measured with eight lanes.
+func farTimes(p *geometry.Shape, rows int, times float64) float64 {
+	const many, far = 32, 1 << 20
+	images := p.N
+	if images >= many {
+		images *= 2
+	}
+	if p.StrideW <= 2 || kernel.Lanes() == kernel.Block || kernel.Halves() || images*p.C*rows*p.W <= far {
+		return 1
+	}
+	return times
 }
 
 // deepTerms counts what weight gradients by matrix products do beside copies of patches.

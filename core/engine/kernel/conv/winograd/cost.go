@@ -90,6 +90,9 @@ func termsOf(p *geometry.Shape, d geometry.Direction, side int) (t cost.Terms) {
 	from, to := padded(p.C), padded(p.K)
 	t[picked] = cost.FMAs(pixels * float64(from) * float64(to) / float64(kernel.Lanes()))
 	t[pickedPixels] = pixels * float64(from+to)
+	if p.StrideW > 2 {
+		t[pickedPixels] *= 1.8 // each lies in a vector, or even a line, of its own
+	}
 	t[pickedWeights] = float64(from * to)
 	if d == geometry.ToInput && p.StrideW > 2 {
 		t[spreadPixels] = float64(p.N * p.H * p.W * from)
