@@ -160,16 +160,18 @@ func copyTerms(t *cost.Terms, p *geometry.Shape, v *geometry.Views) {
 }
 
 // tilesOf is cost.TilesOf. The products of three or four rows take longer because sums wait for the ones before; fewer rows are
-// computed several tiles at a time, and wait less than alone.
+// computed several tiles at a time, if there are as many, and wait less than alone.
 func tilesOf(lanes, vectors, in, out int) cost.Terms {
+	const several = 4 // vectors
 	t := cost.TilesOf(lanes, vectors, in, out)
-	switch gemm.EvenRows(out, gemm.TileOf(lanes).Rows) {
-	case 1:
-		t[cost.Steps] *= 0.5
-	case 2:
-		t[cost.Steps] *= 0.62
-	case 3, 4:
+	switch rows := gemm.EvenRows(out, gemm.TileOf(lanes).Rows); {
+	case rows > 4 || rows < 3 && vectors < several:
+	case rows > 2:
 		t[cost.Steps] *= 1.25
+	case rows == 2:
+		t[cost.Steps] *= 0.62
+	default:
+		t[cost.Steps] *= 0.5
 	}
 	return t
 }
@@ -183,6 +185,9 @@ func tileTerms(taps int, seen float64, f *geometry.Frame, out, oh, ow int) cost.
 	lanes, in := lanesOf(taps, f, out, oh, ow), f.Channels*taps
 	vectors, gathered := vectorsOf(lanes, f, out, oh, ow), 0
 	t := tilesOf(lanes, vectors, in, out)
+	if out <= 2 && ow%lanes > 0 && lanes < kernel.Block { // vectors that are not whole end such runs of tiles
+		t[cost.Steps] *= 1.4
+	}
 	if spread(lanes, f, out, oh, ow) > 0 {
 		gathered = out * oh
 	} else {
