@@ -86,6 +86,9 @@ func stridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	t[stridePlanes] = float64(p.N * p.K)
 	t[strides] = t[stridePlanes] * float64(rows*kernel.CeilDiv(columns, narrow)*p.R*p.S*narrow) / kernel.Block
+	if d == geometry.ToInput && p.R > 3 && kernel.Lanes() < kernel.Block && !kernel.Halves() {
+		t[strides] *= 0.8 // a vector of dy is loaded once for more taps
+	}
 	if p.K > p.C { // each call computes the outputs of one channel
 		t[planeCalls] = float64(p.N * p.C)
 	}
