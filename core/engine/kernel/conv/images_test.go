@@ -42,6 +42,19 @@ func TestImagesOfBlocks(t *testing.T) {
 	}
 }
 
+// TestImagesInTheSameSets has images and outputs that lie a multiple of a page apart, so many of them or so few that each is stored in one run, in several, and in less than a vector.
+func TestImagesInTheSameSets(t *testing.T) {
+	for _, p := range []Shape{
+		{N: 33, C: 16, H: 16, W: 8, K: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 2},
+		{N: 16, C: 48, H: 16, W: 16, K: 48, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1, Groups: 16},
+		{N: 16, C: 1024, H: 3, W: 3, K: 1024, R: 2, S: 2, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 32},
+		{N: 16, C: 1024, H: 1, W: 5, K: 1024, R: 1, S: 3, StrideH: 1, StrideW: 1, PadW: 1, Groups: 512},
+	} {
+		d := define(&p)
+		kerneltest.AtEachWidth(t, func(t *testing.T) { d.test(t, Images) })
+	}
+}
+
 // TestImagesInTilesOfEveryHeight has runs of pixels beside each other and below each other, which make pairs of narrow vectors.
 func TestImagesInTilesOfEveryHeight(t *testing.T) {
 	for channels := 1; channels <= 14; channels++ {

@@ -151,9 +151,13 @@ func runTileAVX512(rows int, t *Tile) {
 
 // packAcross is vecPackAcross for vectors of so many lanes.
 func packAcross(lanes, rows int, src *float32, stride, k int, tail kernel.Mask, dst *float32, step int) {
-	if lanes == kernel.Block {
+	const eight = 8
+	switch {
+	case lanes == eight && rows == eight && step == 4*eight && k >= eight && kernel.Wide():
+		packEightAVX512(src, stride, k, dst)
+	case lanes == kernel.Block:
 		packAcrossAVX512(rows, src, stride, k, uintptr(tail), dst, step)
-	} else {
+	default:
 		packAcrossAVX2(rows, src, stride, k, uintptr(tail), dst, step)
 	}
 }

@@ -1,6 +1,7 @@
 package images
 
 import (
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
@@ -15,7 +16,7 @@ type block struct {
 	firstOut, endOut    int
 	channel, endChannel int
 	from                []float32 // [channels][rows][columns][lanes]
-	to                  []float32 // [outputs][rows][columns][lanes], and room for a square of vectors
+	to                  []float32 // [outputs][rows][columns][lanes], and storeElems
 }
 
 // rows of the outputs, and of the input.
@@ -83,8 +84,40 @@ func (b *block) storePlane(n int, from, y []float32) {
 		b.storeFew(n, from, y)
 		return
 	}
+	if b.collide() {
+		b.storeRuns(n, from, y)
+		return
+	}
 	storeVectors(b.lanes, n, from, y, b.out.between)
 }
+
+// storedAtOnce are the outputs of each image that storeRuns copies at a time.
+const storedAtOnce = 256
+
+// collide reports whether an output of all images lies in one set of the L1 cache, which has fewer ways than images: lines that are
+// written in turn would evict each other.
+func (b *block) collide() bool {
+	const page = 1 << 10 // elements after which sets repeat
+	return b.lanes == kernel.Block && b.out.between%page == 0
+}
+
+// storeRuns is storePlane by way of room in which images lie in different sets.
+func (b *block) storeRuns(n int, from, y []float32) {
+	const apart = storedAtOnce + kernel.Block
+	room := b.to[(b.endOut-b.firstOut)*b.rows()*b.out.w*b.lanes:]
+	for first := 0; first < n; first += storedAtOnce {
+		count := min(storedAtOnce, n-first)
+		at := min(first, n-b.lanes) // at least a vector
+		count += first - at
+		storeVectors(b.lanes, count, from[at*b.lanes:], room, apart)
+		for image := range b.lanes {
+			copy(y[image*b.out.between+at:][:count], room[image*apart:])
+		}
+	}
+}
+
+// storeElems is the room behind outputs that storing them needs.
+func (c *pass) storeElems(lanes int) int { return lanes * (storedAtOnce + 2*kernel.Block) }
 
 // storeVectors transposes n vectors, at least as many as they have lanes, to runs of elements which lie so far apart. The last vector of each begins so
 // early that it ends with the run.

@@ -143,7 +143,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	c, n := newPass(p, d), 0
 	for lanes := narrow; lanes <= kernel.Lanes(); lanes += narrow {
-		n = max(n, c.blockElems(c.cut(lanes), lanes)+2*lanes*lanes)
+		n = max(n, c.blockElems(c.cut(lanes), lanes)+lanes*lanes+c.storeElems(lanes))
 	}
 	n = max(c.packedElems()+n, c.restScratch())
 	if c.fitsOutputs() {

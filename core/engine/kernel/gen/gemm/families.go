@@ -6,6 +6,7 @@ import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 var Families = isa.In("gemm",
 	isa.Family{Name: "tile", Emit: gemm, ISAs: isa.Each},
 	isa.Family{Name: "pack", Emit: pack, ISAs: isa.Each, Choose: true},
+	isa.Family{Name: "pack_eight", Emit: packEight, ISAs: isa.Wide},
 	isa.Family{Name: "product_along", Emit: heights(along), ISAs: isa.Each},
 	isa.Family{Name: "product_across", Emit: heights(across), ISAs: isa.Each},
 	isa.Family{Name: "product_apart", Emit: heights(apart), ISAs: isa.Each},

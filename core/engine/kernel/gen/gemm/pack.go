@@ -112,6 +112,63 @@ func packAcross(a *isa.Asm) {
 	a.Ret()
 }
 
+// eightRows is how many packEight transposes.
+const eightRows = 8
+
+// packEight is packAcross for panels of eight rows, of which a vector of sixteen lanes holds two columns: those of squares of eight columns, the last of which
+// begins so that it ends with the row.
+func packEight(a *isa.Asm) {
+	a.Kernel("packEight", "func(src *float32, stride, k int, dst *float32)",
+		"transposes eight rows of k elements, at least eight, to columns behind each other. stride is bytes.")
+	src, stride, k, dst := a.Gp("src"), a.Gp("stride"), a.Gp("k"), a.Gp("dst")
+	three, lower := a.GP64(), a.GP64()
+	a.LEAQ(operand.Mem{Base: stride, Index: stride, Scale: 2}, three)
+	a.LEAQ(operand.Mem{Base: src, Index: stride, Scale: 4}, lower)
+	row := func(p reg.GPVirtual, i int) operand.Mem {
+		return []operand.Mem{{Base: p}, {Base: p, Index: stride, Scale: 1}, {Base: p, Index: stride, Scale: 2}, {Base: p, Index: three, Scale: 1}}[i]
+	}
+	a.Label("square")
+	rows, pairs, fours := a.Vecs(eightRows/2), a.Vecs(eightRows/2), a.Vecs(eightRows/2)
+	for i, v := range rows { // two rows, four apart
+		a.VMOVUPS(row(src, i), v.AsY())
+		a.VINSERTF64X4(operand.U8(1), row(lower, i), v, v)
+	}
+	for i := range 2 {
+		a.VUNPCKLPS(rows[2*i+1], rows[2*i], pairs[2*i])
+		a.VUNPCKHPS(rows[2*i+1], rows[2*i], pairs[2*i+1])
+	}
+	for i := range 2 { // in each quarter four rows of a column: of one of the first four, and of that four columns on
+		a.VUNPCKLPD(pairs[i+2], pairs[i], fours[2*i])
+		a.VUNPCKHPD(pairs[i+2], pairs[i], fours[2*i+1])
+	}
+	const evens, odds = 0b10001000, 0b11011101 // quarters of both
+	for half, quarters := range []uint8{evens, odds} {
+		for i := range 2 {
+			v := a.Vec()
+			a.VSHUFF64X2(operand.U8(quarters), fours[2*i+1], fours[2*i], v)
+			a.Move(v, operand.Mem{Base: dst, Disp: 4 * eightRows * (4*half + 2*i)})
+		}
+	}
+	for _, p := range []reg.GPVirtual{src, lower} {
+		a.ADDQ(operand.U8(4*eightRows), p)
+	}
+	a.ADDQ(operand.U32(4*eightRows*eightRows), dst)
+	a.SUBQ(operand.U8(eightRows), k)
+	a.JZ(operand.LabelRef("done"))
+	a.CMPQ(k, operand.U8(eightRows))
+	a.JGE(operand.LabelRef("square"))
+	a.SUBQ(operand.U8(eightRows), k) // back by what the last square has in common with the one before
+	for _, p := range []reg.GPVirtual{src, lower} {
+		a.LEAQ(operand.Mem{Base: p, Index: k, Scale: 4}, p)
+	}
+	a.SHLQ(operand.U8(5), k) // 4*eightRows
+	a.ADDQ(k, dst)
+	a.MOVQ(operand.U32(eightRows), k)
+	a.JMP(operand.LabelRef("square"))
+	a.Label("done")
+	a.Ret()
+}
+
 // packAlong has a loop for whole vectors, which some processors load ten times as fast without a mask.
 func packAlong(a *isa.Asm) {
 	a.Kernel("packAlong", "func(k int, src *float32, stride int, mask uintptr, dst *float32, step int)",
