@@ -23,6 +23,7 @@ type tiled struct {
 	stride         int
 	table          []rowTile
 	masks          []int32
+	odds           *float32
 }
 
 // rowTile is some rows of a block of eight columns of y. Those of x that the first of y sees through the filter begin at x, and the ones from first to end lie in the
@@ -52,6 +53,7 @@ type tilePlanes struct {
 
 	lanes kernel.Mask // of a row of y, if it has fewer than eight
 	far   int         // not 0: see tiled.far
+	odds  *float32    // room for what a column of the filter sees, with stride 2
 }
 
 const (
@@ -59,6 +61,7 @@ const (
 	tileGuard    = tileReach + 2*narrow // elements beside copies of planes that vectors may look at
 	tileImages   = 4                    // whose planes of a channel are summed at a time, at most
 	tileSmall    = 64                   // pixels of a plane that one tile or two hold
+	tileOdds     = 17 * narrow          // elements that a column of the filter sees of a tile with stride 2, at most
 	rowTileElems = int(unsafe.Sizeof(rowTile{})) / 4
 )
 
@@ -134,7 +137,7 @@ func (s *tiled) copyElems(plane int) int { return tileImages*plane + 2*tileGuard
 
 // scratch is the elements that a direction needs.
 func (s *tiled) scratch(d geometry.Direction) int {
-	n := s.tiles()*rowTileElems + s.blocks()*(s.columns+1)*narrow + s.copyElems(s.h*s.w) + kernel.Block
+	n := s.tiles()*rowTileElems + s.blocks()*(s.columns+1)*narrow + tileOdds + s.copyElems(s.h*s.w) + kernel.Block
 	if d == geometry.ToWeight {
 		n += s.copyElems(s.oh*s.ow) + s.planes*s.taps() + s.sumChannels()*s.taps()*narrow + kernel.Block
 	}
@@ -146,6 +149,7 @@ func (s *tiled) prepare(once bool, scratch []float32) (rest []float32) {
 	rest = geometry.Aligned(scratch)
 	n := s.blocks() * (s.columns + 1) * narrow
 	s.masks, rest = unsafe.Slice((*int32)(unsafe.Pointer(&rest[0])), n), rest[n:]
+	s.odds, rest = &rest[0], rest[tileOdds:]
 	n = s.tiles()
 	s.table, rest = unsafe.Slice((*rowTile)(unsafe.Pointer(&rest[0])), n)[:0], rest[n*rowTileElems:]
 	for i := range s.blocks() {
@@ -206,7 +210,7 @@ func (s *tiled) call(planes int, x, y *float32) tilePlanes {
 	return tilePlanes{
 		x: x, y: y, planes: planes, xPlane: 4 * s.h * s.w, yPlane: 4 * s.oh * s.ow,
 		xRow: 4 * s.stepH * s.w, yRow: 4 * s.stepH * s.ow, xColumn: 4 * s.stepW, columns: s.columns,
-		tiles: len(s.table), table: &s.table[0], masks: &s.masks[0], lanes: kernel.FirstOfEight(min(s.ow, narrow)), far: s.far(),
+		tiles: len(s.table), table: &s.table[0], masks: &s.masks[0], lanes: kernel.FirstOfEight(min(s.ow, narrow)), far: s.far(), odds: s.odds,
 	}
 }
 

@@ -230,6 +230,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.imagesLeft)-248]
 	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.tilesLeft)-256]
 	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.lanes)-264]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.far)-272]
+	_ = [1]byte{}[unsafe.Offsetof(tilePlanes{}.odds)-280]
 )
 
 // The offsets at which the assembly reads rowTile: each index is 0.

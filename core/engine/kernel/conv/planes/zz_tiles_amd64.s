@@ -10446,6 +10446,7 @@ xNear14:
 	MOVQ 88(AX), R12
 
 columnsOf7:
+	MOVQ         280(AX), R13
 	ADDQ         $0x20, R11
 	VMOVUPS      (R11), Y13
 	VBROADCASTSS (DX), Y8
@@ -10454,139 +10455,299 @@ columnsOf7:
 	VBROADCASTSS (DX)(SI*1), Y11
 	VBROADCASTSS (DX)(BX*4), Y12
 	ADDQ         128(AX), DX
-	MOVQ         DI, R13
+	MOVQ         DI, R14
 	CMPQ         R9, $0x00
 	JG           columnOf7Below0
-	VMOVUPS      (R13), Y0
-	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VMOVUPS      (R14), Y0
+	VMOVUPS      32(R14), Y14
+	VSHUFPS      $0xdd, Y14, Y0, Y15
+	VMOVUPS      Y15, (R13)
+	VSHUFPS      $0x88, Y14, Y0, Y0
 	VANDPS       Y13, Y0, Y0
 	VFMADD231PS  Y8, Y0, Y1
 
 columnOf7Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf7Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 32(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y9, Y0, Y1
 
 columnOf7Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf7Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 64(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y8, Y0, Y2
 	VFMADD231PS Y10, Y0, Y1
 
 columnOf7Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf7Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 96(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y9, Y0, Y2
 	VFMADD231PS Y11, Y0, Y1
 
 columnOf7Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 128(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y8, Y0, Y3
 	VFMADD231PS Y10, Y0, Y2
 	VFMADD231PS Y12, Y0, Y1
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 160(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y9, Y0, Y3
 	VFMADD231PS Y11, Y0, Y2
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 192(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y8, Y0, Y4
 	VFMADD231PS Y10, Y0, Y3
 	VFMADD231PS Y12, Y0, Y2
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 224(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y9, Y0, Y4
 	VFMADD231PS Y11, Y0, Y3
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 256(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y8, Y0, Y5
 	VFMADD231PS Y10, Y0, Y4
 	VFMADD231PS Y12, Y0, Y3
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 288(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y9, Y0, Y5
 	VFMADD231PS Y11, Y0, Y4
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 320(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y8, Y0, Y6
 	VFMADD231PS Y10, Y0, Y5
 	VFMADD231PS Y12, Y0, Y4
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 352(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y9, Y0, Y6
 	VFMADD231PS Y11, Y0, Y5
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 384(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y8, Y0, Y7
 	VFMADD231PS Y10, Y0, Y6
 	VFMADD231PS Y12, Y0, Y5
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0d
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y14
+	VMOVUPS     Y14, 416(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y9, Y0, Y7
 	VFMADD231PS Y11, Y0, Y6
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0e
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, 448(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y10, Y0, Y7
 	VFMADD231PS Y12, Y0, Y6
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0f
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, 480(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y11, Y0, Y7
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x10
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, 512(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y12, Y0, Y7
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf7Done:
-	ADDQ       80(AX), DI
-	DECQ       R12
-	JNZ        columnsOf7
+	ADDQ         80(AX), DI
+	DECQ         R12
+	JZ           columnsOf7Done
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y13
+	VBROADCASTSS (DX), Y8
+	VBROADCASTSS (DX)(BX*1), Y9
+	VBROADCASTSS (DX)(BX*2), Y10
+	VBROADCASTSS (DX)(SI*1), Y11
+	VBROADCASTSS (DX)(BX*4), Y12
+	ADDQ         128(AX), DX
+	MOVQ         DI, R14
+	CMPQ         R9, $0x00
+	JG           nextColumnOf7Below0
+	VANDPS       (R13), Y13, Y0
+	VFMADD231PS  Y8, Y0, Y1
+
+nextColumnOf7Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf7Below1
+	VANDPS      32(R13), Y13, Y0
+	VFMADD231PS Y9, Y0, Y1
+
+nextColumnOf7Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf7Below2
+	VANDPS      64(R13), Y13, Y0
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+
+nextColumnOf7Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf7Below3
+	VANDPS      96(R13), Y13, Y0
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+
+nextColumnOf7Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y13, Y0
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	VFMADD231PS Y12, Y0, Y1
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y13, Y0
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y13, Y0
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	VFMADD231PS Y12, Y0, Y2
+	ADDQ        R8, R14
+	VANDPS      224(R13), Y13, Y0
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	ADDQ        R8, R14
+	VANDPS      256(R13), Y13, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	VFMADD231PS Y12, Y0, Y3
+	ADDQ        R8, R14
+	VANDPS      288(R13), Y13, Y0
+	VFMADD231PS Y9, Y0, Y5
+	VFMADD231PS Y11, Y0, Y4
+	ADDQ        R8, R14
+	VANDPS      320(R13), Y13, Y0
+	VFMADD231PS Y8, Y0, Y6
+	VFMADD231PS Y10, Y0, Y5
+	VFMADD231PS Y12, Y0, Y4
+	ADDQ        R8, R14
+	VANDPS      352(R13), Y13, Y0
+	VFMADD231PS Y9, Y0, Y6
+	VFMADD231PS Y11, Y0, Y5
+	ADDQ        R8, R14
+	VANDPS      384(R13), Y13, Y0
+	VFMADD231PS Y8, Y0, Y7
+	VFMADD231PS Y10, Y0, Y6
+	VFMADD231PS Y12, Y0, Y5
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0d
+	JLE         nextColumnOf7Done
+	VANDPS      416(R13), Y13, Y0
+	VFMADD231PS Y9, Y0, Y7
+	VFMADD231PS Y11, Y0, Y6
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0e
+	JLE         nextColumnOf7Done
+	VANDPS      448(R13), Y13, Y0
+	VFMADD231PS Y10, Y0, Y7
+	VFMADD231PS Y12, Y0, Y6
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0f
+	JLE         nextColumnOf7Done
+	VANDPS      480(R13), Y13, Y0
+	VFMADD231PS Y11, Y0, Y7
+	ADDQ        R8, R14
+	CMPQ        R10, $0x10
+	JLE         nextColumnOf7Done
+	VANDPS      512(R13), Y13, Y0
+	VFMADD231PS Y12, Y0, Y7
+	ADDQ        R8, R14
+
+nextColumnOf7Done:
+	ADDQ 80(AX), DI
+	DECQ R12
+	JNZ  columnsOf7
+
+columnsOf7Done:
 	MOVQ       200(AX), DX
 	MOVQ       72(AX), BX
 	MOVQ       48(CX), SI
@@ -10911,6 +11072,7 @@ xNear12:
 	MOVQ 88(AX), R12
 
 columnsOf6:
+	MOVQ         280(AX), R13
 	ADDQ         $0x20, R11
 	VMOVUPS      (R11), Y12
 	VBROADCASTSS (DX), Y7
@@ -10919,126 +11081,271 @@ columnsOf6:
 	VBROADCASTSS (DX)(SI*1), Y10
 	VBROADCASTSS (DX)(BX*4), Y11
 	ADDQ         128(AX), DX
-	MOVQ         DI, R13
+	MOVQ         DI, R14
 	CMPQ         R9, $0x00
 	JG           columnOf6Below0
-	VMOVUPS      (R13), Y0
-	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VMOVUPS      (R14), Y0
+	VMOVUPS      32(R14), Y13
+	VSHUFPS      $0xdd, Y13, Y0, Y14
+	VMOVUPS      Y14, (R13)
+	VSHUFPS      $0x88, Y13, Y0, Y0
 	VANDPS       Y12, Y0, Y0
 	VFMADD231PS  Y7, Y0, Y1
 
 columnOf6Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf6Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 32(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y8, Y0, Y1
 
 columnOf6Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf6Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 64(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y7, Y0, Y2
 	VFMADD231PS Y9, Y0, Y1
 
 columnOf6Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf6Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 96(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y8, Y0, Y2
 	VFMADD231PS Y10, Y0, Y1
 
 columnOf6Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 128(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y7, Y0, Y3
 	VFMADD231PS Y9, Y0, Y2
 	VFMADD231PS Y11, Y0, Y1
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 160(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y8, Y0, Y3
 	VFMADD231PS Y10, Y0, Y2
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 192(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y7, Y0, Y4
 	VFMADD231PS Y9, Y0, Y3
 	VFMADD231PS Y11, Y0, Y2
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 224(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y8, Y0, Y4
 	VFMADD231PS Y10, Y0, Y3
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 256(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y7, Y0, Y5
 	VFMADD231PS Y9, Y0, Y4
 	VFMADD231PS Y11, Y0, Y3
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 288(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y8, Y0, Y5
 	VFMADD231PS Y10, Y0, Y4
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 320(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y7, Y0, Y6
 	VFMADD231PS Y9, Y0, Y5
 	VFMADD231PS Y11, Y0, Y4
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0b
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y7
+	VSHUFPS     $0xdd, Y7, Y0, Y13
+	VMOVUPS     Y13, 352(R13)
+	VSHUFPS     $0x88, Y7, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y8, Y0, Y6
 	VFMADD231PS Y10, Y0, Y5
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0c
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y7
+	VSHUFPS     $0xdd, Y7, Y0, Y8
+	VMOVUPS     Y8, 384(R13)
+	VSHUFPS     $0x88, Y7, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y9, Y0, Y6
 	VFMADD231PS Y11, Y0, Y5
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0d
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y7
+	VSHUFPS     $0xdd, Y7, Y0, Y8
+	VMOVUPS     Y8, 416(R13)
+	VSHUFPS     $0x88, Y7, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y10, Y0, Y6
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0e
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y7
+	VSHUFPS     $0xdd, Y7, Y0, Y8
+	VMOVUPS     Y8, 448(R13)
+	VSHUFPS     $0x88, Y7, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y11, Y0, Y6
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf6Done:
-	ADDQ       80(AX), DI
-	DECQ       R12
-	JNZ        columnsOf6
+	ADDQ         80(AX), DI
+	DECQ         R12
+	JZ           columnsOf6Done
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y12
+	VBROADCASTSS (DX), Y7
+	VBROADCASTSS (DX)(BX*1), Y8
+	VBROADCASTSS (DX)(BX*2), Y9
+	VBROADCASTSS (DX)(SI*1), Y10
+	VBROADCASTSS (DX)(BX*4), Y11
+	ADDQ         128(AX), DX
+	MOVQ         DI, R14
+	CMPQ         R9, $0x00
+	JG           nextColumnOf6Below0
+	VANDPS       (R13), Y12, Y0
+	VFMADD231PS  Y7, Y0, Y1
+
+nextColumnOf6Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf6Below1
+	VANDPS      32(R13), Y12, Y0
+	VFMADD231PS Y8, Y0, Y1
+
+nextColumnOf6Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf6Below2
+	VANDPS      64(R13), Y12, Y0
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+nextColumnOf6Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf6Below3
+	VANDPS      96(R13), Y12, Y0
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+
+nextColumnOf6Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y12, Y0
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	VFMADD231PS Y11, Y0, Y1
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y12, Y0
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y12, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	VFMADD231PS Y11, Y0, Y2
+	ADDQ        R8, R14
+	VANDPS      224(R13), Y12, Y0
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	ADDQ        R8, R14
+	VANDPS      256(R13), Y12, Y0
+	VFMADD231PS Y7, Y0, Y5
+	VFMADD231PS Y9, Y0, Y4
+	VFMADD231PS Y11, Y0, Y3
+	ADDQ        R8, R14
+	VANDPS      288(R13), Y12, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	ADDQ        R8, R14
+	VANDPS      320(R13), Y12, Y0
+	VFMADD231PS Y7, Y0, Y6
+	VFMADD231PS Y9, Y0, Y5
+	VFMADD231PS Y11, Y0, Y4
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0b
+	JLE         nextColumnOf6Done
+	VANDPS      352(R13), Y12, Y0
+	VFMADD231PS Y8, Y0, Y6
+	VFMADD231PS Y10, Y0, Y5
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0c
+	JLE         nextColumnOf6Done
+	VANDPS      384(R13), Y12, Y0
+	VFMADD231PS Y9, Y0, Y6
+	VFMADD231PS Y11, Y0, Y5
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0d
+	JLE         nextColumnOf6Done
+	VANDPS      416(R13), Y12, Y0
+	VFMADD231PS Y10, Y0, Y6
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0e
+	JLE         nextColumnOf6Done
+	VANDPS      448(R13), Y12, Y0
+	VFMADD231PS Y11, Y0, Y6
+	ADDQ        R8, R14
+
+nextColumnOf6Done:
+	ADDQ 80(AX), DI
+	DECQ R12
+	JNZ  columnsOf6
+
+columnsOf6Done:
 	MOVQ       200(AX), DX
 	MOVQ       72(AX), BX
 	MOVQ       48(CX), SI
@@ -11321,6 +11628,7 @@ xNear10:
 	MOVQ 88(AX), R12
 
 columnsOf5:
+	MOVQ         280(AX), R13
 	ADDQ         $0x20, R11
 	VMOVUPS      (R11), Y11
 	VBROADCASTSS (DX), Y6
@@ -11329,113 +11637,243 @@ columnsOf5:
 	VBROADCASTSS (DX)(SI*1), Y9
 	VBROADCASTSS (DX)(BX*4), Y10
 	ADDQ         128(AX), DX
-	MOVQ         DI, R13
+	MOVQ         DI, R14
 	CMPQ         R9, $0x00
 	JG           columnOf5Below0
-	VMOVUPS      (R13), Y0
-	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VMOVUPS      (R14), Y0
+	VMOVUPS      32(R14), Y12
+	VSHUFPS      $0xdd, Y12, Y0, Y13
+	VMOVUPS      Y13, (R13)
+	VSHUFPS      $0x88, Y12, Y0, Y0
 	VANDPS       Y11, Y0, Y0
 	VFMADD231PS  Y6, Y0, Y1
 
 columnOf5Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf5Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 32(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y7, Y0, Y1
 
 columnOf5Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf5Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 64(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y6, Y0, Y2
 	VFMADD231PS Y8, Y0, Y1
 
 columnOf5Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf5Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 96(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y7, Y0, Y2
 	VFMADD231PS Y9, Y0, Y1
 
 columnOf5Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 128(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y6, Y0, Y3
 	VFMADD231PS Y8, Y0, Y2
 	VFMADD231PS Y10, Y0, Y1
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 160(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y7, Y0, Y3
 	VFMADD231PS Y9, Y0, Y2
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 192(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y6, Y0, Y4
 	VFMADD231PS Y8, Y0, Y3
 	VFMADD231PS Y10, Y0, Y2
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 224(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y7, Y0, Y4
 	VFMADD231PS Y9, Y0, Y3
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 256(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y6, Y0, Y5
 	VFMADD231PS Y8, Y0, Y4
 	VFMADD231PS Y10, Y0, Y3
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x09
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y6
+	VSHUFPS     $0xdd, Y6, Y0, Y12
+	VMOVUPS     Y12, 288(R13)
+	VSHUFPS     $0x88, Y6, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y7, Y0, Y5
 	VFMADD231PS Y9, Y0, Y4
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0a
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y6
+	VSHUFPS     $0xdd, Y6, Y0, Y7
+	VMOVUPS     Y7, 320(R13)
+	VSHUFPS     $0x88, Y6, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y8, Y0, Y5
 	VFMADD231PS Y10, Y0, Y4
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0b
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y6
+	VSHUFPS     $0xdd, Y6, Y0, Y7
+	VMOVUPS     Y7, 352(R13)
+	VSHUFPS     $0x88, Y6, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y9, Y0, Y5
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0c
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y6
+	VSHUFPS     $0xdd, Y6, Y0, Y7
+	VMOVUPS     Y7, 384(R13)
+	VSHUFPS     $0x88, Y6, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y10, Y0, Y5
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf5Done:
-	ADDQ       80(AX), DI
-	DECQ       R12
-	JNZ        columnsOf5
+	ADDQ         80(AX), DI
+	DECQ         R12
+	JZ           columnsOf5Done
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y11
+	VBROADCASTSS (DX), Y6
+	VBROADCASTSS (DX)(BX*1), Y7
+	VBROADCASTSS (DX)(BX*2), Y8
+	VBROADCASTSS (DX)(SI*1), Y9
+	VBROADCASTSS (DX)(BX*4), Y10
+	ADDQ         128(AX), DX
+	MOVQ         DI, R14
+	CMPQ         R9, $0x00
+	JG           nextColumnOf5Below0
+	VANDPS       (R13), Y11, Y0
+	VFMADD231PS  Y6, Y0, Y1
+
+nextColumnOf5Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf5Below1
+	VANDPS      32(R13), Y11, Y0
+	VFMADD231PS Y7, Y0, Y1
+
+nextColumnOf5Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf5Below2
+	VANDPS      64(R13), Y11, Y0
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+nextColumnOf5Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf5Below3
+	VANDPS      96(R13), Y11, Y0
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+
+nextColumnOf5Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y11, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	VFMADD231PS Y10, Y0, Y1
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y11, Y0
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y11, Y0
+	VFMADD231PS Y6, Y0, Y4
+	VFMADD231PS Y8, Y0, Y3
+	VFMADD231PS Y10, Y0, Y2
+	ADDQ        R8, R14
+	VANDPS      224(R13), Y11, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	ADDQ        R8, R14
+	VANDPS      256(R13), Y11, Y0
+	VFMADD231PS Y6, Y0, Y5
+	VFMADD231PS Y8, Y0, Y4
+	VFMADD231PS Y10, Y0, Y3
+	ADDQ        R8, R14
+	CMPQ        R10, $0x09
+	JLE         nextColumnOf5Done
+	VANDPS      288(R13), Y11, Y0
+	VFMADD231PS Y7, Y0, Y5
+	VFMADD231PS Y9, Y0, Y4
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0a
+	JLE         nextColumnOf5Done
+	VANDPS      320(R13), Y11, Y0
+	VFMADD231PS Y8, Y0, Y5
+	VFMADD231PS Y10, Y0, Y4
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0b
+	JLE         nextColumnOf5Done
+	VANDPS      352(R13), Y11, Y0
+	VFMADD231PS Y9, Y0, Y5
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0c
+	JLE         nextColumnOf5Done
+	VANDPS      384(R13), Y11, Y0
+	VFMADD231PS Y10, Y0, Y5
+	ADDQ        R8, R14
+
+nextColumnOf5Done:
+	ADDQ 80(AX), DI
+	DECQ R12
+	JNZ  columnsOf5
+
+columnsOf5Done:
 	MOVQ       200(AX), DX
 	MOVQ       72(AX), BX
 	MOVQ       48(CX), SI
@@ -11676,6 +12114,7 @@ xNear8:
 	MOVQ 88(AX), R12
 
 columnsOf4:
+	MOVQ         280(AX), R13
 	ADDQ         $0x20, R11
 	VMOVUPS      (R11), Y10
 	VBROADCASTSS (DX), Y5
@@ -11684,100 +12123,215 @@ columnsOf4:
 	VBROADCASTSS (DX)(SI*1), Y8
 	VBROADCASTSS (DX)(BX*4), Y9
 	ADDQ         128(AX), DX
-	MOVQ         DI, R13
+	MOVQ         DI, R14
 	CMPQ         R9, $0x00
 	JG           columnOf4Below0
-	VMOVUPS      (R13), Y0
-	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VMOVUPS      (R14), Y0
+	VMOVUPS      32(R14), Y11
+	VSHUFPS      $0xdd, Y11, Y0, Y12
+	VMOVUPS      Y12, (R13)
+	VSHUFPS      $0x88, Y11, Y0, Y0
 	VANDPS       Y10, Y0, Y0
 	VFMADD231PS  Y5, Y0, Y1
 
 columnOf4Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf4Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 32(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y6, Y0, Y1
 
 columnOf4Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf4Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 64(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y5, Y0, Y2
 	VFMADD231PS Y7, Y0, Y1
 
 columnOf4Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf4Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 96(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y6, Y0, Y2
 	VFMADD231PS Y8, Y0, Y1
 
 columnOf4Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 128(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y5, Y0, Y3
 	VFMADD231PS Y7, Y0, Y2
 	VFMADD231PS Y9, Y0, Y1
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 160(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y6, Y0, Y3
 	VFMADD231PS Y8, Y0, Y2
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 192(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y5, Y0, Y4
 	VFMADD231PS Y7, Y0, Y3
 	VFMADD231PS Y9, Y0, Y2
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x07
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y5
+	VSHUFPS     $0xdd, Y5, Y0, Y11
+	VMOVUPS     Y11, 224(R13)
+	VSHUFPS     $0x88, Y5, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y6, Y0, Y4
 	VFMADD231PS Y8, Y0, Y3
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x08
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y5
+	VSHUFPS     $0xdd, Y5, Y0, Y6
+	VMOVUPS     Y6, 256(R13)
+	VSHUFPS     $0x88, Y5, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y7, Y0, Y4
 	VFMADD231PS Y9, Y0, Y3
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x09
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y5
+	VSHUFPS     $0xdd, Y5, Y0, Y6
+	VMOVUPS     Y6, 288(R13)
+	VSHUFPS     $0x88, Y5, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y8, Y0, Y4
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0a
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y5
+	VSHUFPS     $0xdd, Y5, Y0, Y6
+	VMOVUPS     Y6, 320(R13)
+	VSHUFPS     $0x88, Y5, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y9, Y0, Y4
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf4Done:
-	ADDQ       80(AX), DI
-	DECQ       R12
-	JNZ        columnsOf4
+	ADDQ         80(AX), DI
+	DECQ         R12
+	JZ           columnsOf4Done
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y10
+	VBROADCASTSS (DX), Y5
+	VBROADCASTSS (DX)(BX*1), Y6
+	VBROADCASTSS (DX)(BX*2), Y7
+	VBROADCASTSS (DX)(SI*1), Y8
+	VBROADCASTSS (DX)(BX*4), Y9
+	ADDQ         128(AX), DX
+	MOVQ         DI, R14
+	CMPQ         R9, $0x00
+	JG           nextColumnOf4Below0
+	VANDPS       (R13), Y10, Y0
+	VFMADD231PS  Y5, Y0, Y1
+
+nextColumnOf4Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf4Below1
+	VANDPS      32(R13), Y10, Y0
+	VFMADD231PS Y6, Y0, Y1
+
+nextColumnOf4Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf4Below2
+	VANDPS      64(R13), Y10, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+
+nextColumnOf4Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf4Below3
+	VANDPS      96(R13), Y10, Y0
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+
+nextColumnOf4Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y10, Y0
+	VFMADD231PS Y5, Y0, Y3
+	VFMADD231PS Y7, Y0, Y2
+	VFMADD231PS Y9, Y0, Y1
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y10, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y10, Y0
+	VFMADD231PS Y5, Y0, Y4
+	VFMADD231PS Y7, Y0, Y3
+	VFMADD231PS Y9, Y0, Y2
+	ADDQ        R8, R14
+	CMPQ        R10, $0x07
+	JLE         nextColumnOf4Done
+	VANDPS      224(R13), Y10, Y0
+	VFMADD231PS Y6, Y0, Y4
+	VFMADD231PS Y8, Y0, Y3
+	ADDQ        R8, R14
+	CMPQ        R10, $0x08
+	JLE         nextColumnOf4Done
+	VANDPS      256(R13), Y10, Y0
+	VFMADD231PS Y7, Y0, Y4
+	VFMADD231PS Y9, Y0, Y3
+	ADDQ        R8, R14
+	CMPQ        R10, $0x09
+	JLE         nextColumnOf4Done
+	VANDPS      288(R13), Y10, Y0
+	VFMADD231PS Y8, Y0, Y4
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0a
+	JLE         nextColumnOf4Done
+	VANDPS      320(R13), Y10, Y0
+	VFMADD231PS Y9, Y0, Y4
+	ADDQ        R8, R14
+
+nextColumnOf4Done:
+	ADDQ 80(AX), DI
+	DECQ R12
+	JNZ  columnsOf4
+
+columnsOf4Done:
 	MOVQ       200(AX), DX
 	MOVQ       72(AX), BX
 	MOVQ       48(CX), SI
@@ -11976,6 +12530,7 @@ xNear6:
 	MOVQ 88(AX), R12
 
 columnsOf3:
+	MOVQ         280(AX), R13
 	ADDQ         $0x20, R11
 	VMOVUPS      (R11), Y9
 	VBROADCASTSS (DX), Y4
@@ -11984,87 +12539,187 @@ columnsOf3:
 	VBROADCASTSS (DX)(SI*1), Y7
 	VBROADCASTSS (DX)(BX*4), Y8
 	ADDQ         128(AX), DX
-	MOVQ         DI, R13
+	MOVQ         DI, R14
 	CMPQ         R9, $0x00
 	JG           columnOf3Below0
-	VMOVUPS      (R13), Y0
-	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VMOVUPS      (R14), Y0
+	VMOVUPS      32(R14), Y10
+	VSHUFPS      $0xdd, Y10, Y0, Y11
+	VMOVUPS      Y11, (R13)
+	VSHUFPS      $0x88, Y10, Y0, Y0
 	VANDPS       Y9, Y0, Y0
 	VFMADD231PS  Y4, Y0, Y1
 
 columnOf3Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf3Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 32(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y5, Y0, Y1
 
 columnOf3Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf3Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 64(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y4, Y0, Y2
 	VFMADD231PS Y6, Y0, Y1
 
 columnOf3Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf3Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 96(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y5, Y0, Y2
 	VFMADD231PS Y7, Y0, Y1
 
 columnOf3Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 128(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y4, Y0, Y3
 	VFMADD231PS Y6, Y0, Y2
 	VFMADD231PS Y8, Y0, Y1
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x05
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y4
+	VSHUFPS     $0xdd, Y4, Y0, Y10
+	VMOVUPS     Y10, 160(R13)
+	VSHUFPS     $0x88, Y4, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y5, Y0, Y3
 	VFMADD231PS Y7, Y0, Y2
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x06
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y4
+	VSHUFPS     $0xdd, Y4, Y0, Y5
+	VMOVUPS     Y5, 192(R13)
+	VSHUFPS     $0x88, Y4, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y6, Y0, Y3
 	VFMADD231PS Y8, Y0, Y2
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x07
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y4
+	VSHUFPS     $0xdd, Y4, Y0, Y5
+	VMOVUPS     Y5, 224(R13)
+	VSHUFPS     $0x88, Y4, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y7, Y0, Y3
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x08
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y4
+	VSHUFPS     $0xdd, Y4, Y0, Y5
+	VMOVUPS     Y5, 256(R13)
+	VSHUFPS     $0x88, Y4, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y8, Y0, Y3
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf3Done:
-	ADDQ       80(AX), DI
-	DECQ       R12
-	JNZ        columnsOf3
+	ADDQ         80(AX), DI
+	DECQ         R12
+	JZ           columnsOf3Done
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y9
+	VBROADCASTSS (DX), Y4
+	VBROADCASTSS (DX)(BX*1), Y5
+	VBROADCASTSS (DX)(BX*2), Y6
+	VBROADCASTSS (DX)(SI*1), Y7
+	VBROADCASTSS (DX)(BX*4), Y8
+	ADDQ         128(AX), DX
+	MOVQ         DI, R14
+	CMPQ         R9, $0x00
+	JG           nextColumnOf3Below0
+	VANDPS       (R13), Y9, Y0
+	VFMADD231PS  Y4, Y0, Y1
+
+nextColumnOf3Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf3Below1
+	VANDPS      32(R13), Y9, Y0
+	VFMADD231PS Y5, Y0, Y1
+
+nextColumnOf3Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf3Below2
+	VANDPS      64(R13), Y9, Y0
+	VFMADD231PS Y4, Y0, Y2
+	VFMADD231PS Y6, Y0, Y1
+
+nextColumnOf3Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf3Below3
+	VANDPS      96(R13), Y9, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+
+nextColumnOf3Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y9, Y0
+	VFMADD231PS Y4, Y0, Y3
+	VFMADD231PS Y6, Y0, Y2
+	VFMADD231PS Y8, Y0, Y1
+	ADDQ        R8, R14
+	CMPQ        R10, $0x05
+	JLE         nextColumnOf3Done
+	VANDPS      160(R13), Y9, Y0
+	VFMADD231PS Y5, Y0, Y3
+	VFMADD231PS Y7, Y0, Y2
+	ADDQ        R8, R14
+	CMPQ        R10, $0x06
+	JLE         nextColumnOf3Done
+	VANDPS      192(R13), Y9, Y0
+	VFMADD231PS Y6, Y0, Y3
+	VFMADD231PS Y8, Y0, Y2
+	ADDQ        R8, R14
+	CMPQ        R10, $0x07
+	JLE         nextColumnOf3Done
+	VANDPS      224(R13), Y9, Y0
+	VFMADD231PS Y7, Y0, Y3
+	ADDQ        R8, R14
+	CMPQ        R10, $0x08
+	JLE         nextColumnOf3Done
+	VANDPS      256(R13), Y9, Y0
+	VFMADD231PS Y8, Y0, Y3
+	ADDQ        R8, R14
+
+nextColumnOf3Done:
+	ADDQ 80(AX), DI
+	DECQ R12
+	JNZ  columnsOf3
+
+columnsOf3Done:
 	MOVQ       200(AX), DX
 	MOVQ       72(AX), BX
 	MOVQ       48(CX), SI
@@ -12221,6 +12876,7 @@ xNear4:
 	MOVQ 88(AX), R12
 
 columnsOf2:
+	MOVQ         280(AX), R13
 	ADDQ         $0x20, R11
 	VMOVUPS      (R11), Y8
 	VBROADCASTSS (DX), Y3
@@ -12229,74 +12885,159 @@ columnsOf2:
 	VBROADCASTSS (DX)(SI*1), Y6
 	VBROADCASTSS (DX)(BX*4), Y7
 	ADDQ         128(AX), DX
-	MOVQ         DI, R13
+	MOVQ         DI, R14
 	CMPQ         R9, $0x00
 	JG           columnOf2Below0
-	VMOVUPS      (R13), Y0
-	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VMOVUPS      (R14), Y0
+	VMOVUPS      32(R14), Y9
+	VSHUFPS      $0xdd, Y9, Y0, Y10
+	VMOVUPS      Y10, (R13)
+	VSHUFPS      $0x88, Y9, Y0, Y0
 	VANDPS       Y8, Y0, Y0
 	VFMADD231PS  Y3, Y0, Y1
 
 columnOf2Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf2Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 32(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y4, Y0, Y1
 
 columnOf2Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf2Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 64(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y3, Y0, Y2
 	VFMADD231PS Y5, Y0, Y1
 
 columnOf2Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf2Below3
 	CMPQ        R10, $0x03
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y3
+	VSHUFPS     $0xdd, Y3, Y0, Y9
+	VMOVUPS     Y9, 96(R13)
+	VSHUFPS     $0x88, Y3, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y4, Y0, Y2
 	VFMADD231PS Y6, Y0, Y1
 
 columnOf2Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x04
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y3
+	VSHUFPS     $0xdd, Y3, Y0, Y4
+	VMOVUPS     Y4, 128(R13)
+	VSHUFPS     $0x88, Y3, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y5, Y0, Y2
 	VFMADD231PS Y7, Y0, Y1
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x05
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y3
+	VSHUFPS     $0xdd, Y3, Y0, Y4
+	VMOVUPS     Y4, 160(R13)
+	VSHUFPS     $0x88, Y3, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y6, Y0, Y2
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x06
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y3
+	VSHUFPS     $0xdd, Y3, Y0, Y4
+	VMOVUPS     Y4, 192(R13)
+	VSHUFPS     $0x88, Y3, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y7, Y0, Y2
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf2Done:
-	ADDQ       80(AX), DI
-	DECQ       R12
-	JNZ        columnsOf2
+	ADDQ         80(AX), DI
+	DECQ         R12
+	JZ           columnsOf2Done
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y8
+	VBROADCASTSS (DX), Y3
+	VBROADCASTSS (DX)(BX*1), Y4
+	VBROADCASTSS (DX)(BX*2), Y5
+	VBROADCASTSS (DX)(SI*1), Y6
+	VBROADCASTSS (DX)(BX*4), Y7
+	ADDQ         128(AX), DX
+	MOVQ         DI, R14
+	CMPQ         R9, $0x00
+	JG           nextColumnOf2Below0
+	VANDPS       (R13), Y8, Y0
+	VFMADD231PS  Y3, Y0, Y1
+
+nextColumnOf2Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf2Below1
+	VANDPS      32(R13), Y8, Y0
+	VFMADD231PS Y4, Y0, Y1
+
+nextColumnOf2Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf2Below2
+	VANDPS      64(R13), Y8, Y0
+	VFMADD231PS Y3, Y0, Y2
+	VFMADD231PS Y5, Y0, Y1
+
+nextColumnOf2Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf2Below3
+	CMPQ        R10, $0x03
+	JLE         nextColumnOf2Done
+	VANDPS      96(R13), Y8, Y0
+	VFMADD231PS Y4, Y0, Y2
+	VFMADD231PS Y6, Y0, Y1
+
+nextColumnOf2Below3:
+	ADDQ        R8, R14
+	CMPQ        R10, $0x04
+	JLE         nextColumnOf2Done
+	VANDPS      128(R13), Y8, Y0
+	VFMADD231PS Y5, Y0, Y2
+	VFMADD231PS Y7, Y0, Y1
+	ADDQ        R8, R14
+	CMPQ        R10, $0x05
+	JLE         nextColumnOf2Done
+	VANDPS      160(R13), Y8, Y0
+	VFMADD231PS Y6, Y0, Y2
+	ADDQ        R8, R14
+	CMPQ        R10, $0x06
+	JLE         nextColumnOf2Done
+	VANDPS      192(R13), Y8, Y0
+	VFMADD231PS Y7, Y0, Y2
+	ADDQ        R8, R14
+
+nextColumnOf2Done:
+	ADDQ 80(AX), DI
+	DECQ R12
+	JNZ  columnsOf2
+
+columnsOf2Done:
 	MOVQ       200(AX), DX
 	MOVQ       72(AX), BX
 	MOVQ       48(CX), SI
@@ -12409,6 +13150,7 @@ xNear2:
 	MOVQ 88(AX), R12
 
 columnsOf1:
+	MOVQ         280(AX), R13
 	ADDQ         $0x20, R11
 	VMOVUPS      (R11), Y7
 	VBROADCASTSS (DX), Y2
@@ -12417,61 +13159,131 @@ columnsOf1:
 	VBROADCASTSS (DX)(SI*1), Y5
 	VBROADCASTSS (DX)(BX*4), Y6
 	ADDQ         128(AX), DX
-	MOVQ         DI, R13
+	MOVQ         DI, R14
 	CMPQ         R9, $0x00
 	JG           columnOf1Below0
-	VMOVUPS      (R13), Y0
-	VSHUFPS      $0x88, 32(R13), Y0, Y0
+	VMOVUPS      (R14), Y0
+	VMOVUPS      32(R14), Y8
+	VSHUFPS      $0xdd, Y8, Y0, Y9
+	VMOVUPS      Y9, (R13)
+	VSHUFPS      $0x88, Y8, Y0, Y0
 	VANDPS       Y7, Y0, Y0
 	VFMADD231PS  Y2, Y0, Y1
 
 columnOf1Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf1Below1
 	CMPQ        R10, $0x01
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y2
+	VSHUFPS     $0xdd, Y2, Y0, Y8
+	VMOVUPS     Y8, 32(R13)
+	VSHUFPS     $0x88, Y2, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y3, Y0, Y1
 
 columnOf1Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf1Below2
 	CMPQ        R10, $0x02
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y2
+	VSHUFPS     $0xdd, Y2, Y0, Y3
+	VMOVUPS     Y3, 64(R13)
+	VSHUFPS     $0x88, Y2, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y4, Y0, Y1
 
 columnOf1Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf1Below3
 	CMPQ        R10, $0x03
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y2
+	VSHUFPS     $0xdd, Y2, Y0, Y3
+	VMOVUPS     Y3, 96(R13)
+	VSHUFPS     $0x88, Y2, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y5, Y0, Y1
 
 columnOf1Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x04
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y2
+	VSHUFPS     $0xdd, Y2, Y0, Y3
+	VMOVUPS     Y3, 128(R13)
+	VSHUFPS     $0x88, Y2, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y6, Y0, Y1
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf1Done:
-	ADDQ       80(AX), DI
-	DECQ       R12
-	JNZ        columnsOf1
+	ADDQ         80(AX), DI
+	DECQ         R12
+	JZ           columnsOf1Done
+	ADDQ         $0x20, R11
+	VMOVUPS      (R11), Y7
+	VBROADCASTSS (DX), Y2
+	VBROADCASTSS (DX)(BX*1), Y3
+	VBROADCASTSS (DX)(BX*2), Y4
+	VBROADCASTSS (DX)(SI*1), Y5
+	VBROADCASTSS (DX)(BX*4), Y6
+	ADDQ         128(AX), DX
+	MOVQ         DI, R14
+	CMPQ         R9, $0x00
+	JG           nextColumnOf1Below0
+	VANDPS       (R13), Y7, Y0
+	VFMADD231PS  Y2, Y0, Y1
+
+nextColumnOf1Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf1Below1
+	CMPQ        R10, $0x01
+	JLE         nextColumnOf1Done
+	VANDPS      32(R13), Y7, Y0
+	VFMADD231PS Y3, Y0, Y1
+
+nextColumnOf1Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf1Below2
+	CMPQ        R10, $0x02
+	JLE         nextColumnOf1Done
+	VANDPS      64(R13), Y7, Y0
+	VFMADD231PS Y4, Y0, Y1
+
+nextColumnOf1Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf1Below3
+	CMPQ        R10, $0x03
+	JLE         nextColumnOf1Done
+	VANDPS      96(R13), Y7, Y0
+	VFMADD231PS Y5, Y0, Y1
+
+nextColumnOf1Below3:
+	ADDQ        R8, R14
+	CMPQ        R10, $0x04
+	JLE         nextColumnOf1Done
+	VANDPS      128(R13), Y7, Y0
+	VFMADD231PS Y6, Y0, Y1
+	ADDQ        R8, R14
+
+nextColumnOf1Done:
+	ADDQ 80(AX), DI
+	DECQ R12
+	JNZ  columnsOf1
+
+columnsOf1Done:
 	MOVQ       200(AX), DX
 	MOVQ       72(AX), BX
 	MOVQ       48(CX), SI
@@ -12919,6 +13731,7 @@ xNear14:
 	MOVQ 88(AX), R12
 
 columnsOf7:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y13
 	VMOVUPS     (DX), Y8
@@ -12926,136 +13739,299 @@ columnsOf7:
 	VMOVUPS     (DX)(BX*2), Y10
 	VMOVUPS     (DX)(SI*1), Y11
 	VMOVUPS     (DX)(BX*4), Y12
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf7Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, (R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf7Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf7Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 32(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y1, Y0, Y9
 
 columnOf7Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf7Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 64(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y2, Y0, Y8
 	VFMADD231PS Y1, Y0, Y10
 
 columnOf7Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf7Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 96(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y2, Y0, Y9
 	VFMADD231PS Y1, Y0, Y11
 
 columnOf7Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 128(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y3, Y0, Y8
 	VFMADD231PS Y2, Y0, Y10
 	VFMADD231PS Y1, Y0, Y12
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 160(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y3, Y0, Y9
 	VFMADD231PS Y2, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 192(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y4, Y0, Y8
 	VFMADD231PS Y3, Y0, Y10
 	VFMADD231PS Y2, Y0, Y12
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 224(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y4, Y0, Y9
 	VFMADD231PS Y3, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 256(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y8
 	VFMADD231PS Y4, Y0, Y10
 	VFMADD231PS Y3, Y0, Y12
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 288(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y9
 	VFMADD231PS Y4, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 320(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y6, Y0, Y8
 	VFMADD231PS Y5, Y0, Y10
 	VFMADD231PS Y4, Y0, Y12
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 352(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y6, Y0, Y9
 	VFMADD231PS Y5, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 384(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y7, Y0, Y8
 	VFMADD231PS Y6, Y0, Y10
 	VFMADD231PS Y5, Y0, Y12
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0d
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 416(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y7, Y0, Y9
 	VFMADD231PS Y6, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0e
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 448(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y7, Y0, Y10
 	VFMADD231PS Y6, Y0, Y12
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0f
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 480(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y7, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x10
 	JLE         columnOf7Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 512(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y7, Y0, Y12
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf7Done:
+	ADDQ        80(AX), DI
+	VMOVUPS     Y8, (DX)
+	VMOVUPS     Y9, (DX)(BX*1)
+	VMOVUPS     Y10, (DX)(BX*2)
+	VMOVUPS     Y11, (DX)(SI*1)
+	VMOVUPS     Y12, (DX)(BX*4)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf7Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y13
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(BX*1), Y9
+	VMOVUPS     (DX)(BX*2), Y10
+	VMOVUPS     (DX)(SI*1), Y11
+	VMOVUPS     (DX)(BX*4), Y12
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf7Below0
+	VANDPS      (R13), Y13, Y0
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf7Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf7Below1
+	VANDPS      32(R13), Y13, Y0
+	VFMADD231PS Y1, Y0, Y9
+
+nextColumnOf7Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf7Below2
+	VANDPS      64(R13), Y13, Y0
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+nextColumnOf7Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf7Below3
+	VANDPS      96(R13), Y13, Y0
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+
+nextColumnOf7Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y13, Y0
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	VFMADD231PS Y1, Y0, Y12
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y13, Y0
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y13, Y0
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	VFMADD231PS Y2, Y0, Y12
+	ADDQ        R8, R14
+	VANDPS      224(R13), Y13, Y0
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      256(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	VFMADD231PS Y3, Y0, Y12
+	ADDQ        R8, R14
+	VANDPS      288(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      320(R13), Y13, Y0
+	VFMADD231PS Y6, Y0, Y8
+	VFMADD231PS Y5, Y0, Y10
+	VFMADD231PS Y4, Y0, Y12
+	ADDQ        R8, R14
+	VANDPS      352(R13), Y13, Y0
+	VFMADD231PS Y6, Y0, Y9
+	VFMADD231PS Y5, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      384(R13), Y13, Y0
+	VFMADD231PS Y7, Y0, Y8
+	VFMADD231PS Y6, Y0, Y10
+	VFMADD231PS Y5, Y0, Y12
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0d
+	JLE         nextColumnOf7Done
+	VANDPS      416(R13), Y13, Y0
+	VFMADD231PS Y7, Y0, Y9
+	VFMADD231PS Y6, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0e
+	JLE         nextColumnOf7Done
+	VANDPS      448(R13), Y13, Y0
+	VFMADD231PS Y7, Y0, Y10
+	VFMADD231PS Y6, Y0, Y12
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0f
+	JLE         nextColumnOf7Done
+	VANDPS      480(R13), Y13, Y0
+	VFMADD231PS Y7, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x10
+	JLE         nextColumnOf7Done
+	VANDPS      512(R13), Y13, Y0
+	VFMADD231PS Y7, Y0, Y12
+	ADDQ        R8, R14
+
+nextColumnOf7Done:
 	ADDQ    80(AX), DI
 	VMOVUPS Y8, (DX)
 	VMOVUPS Y9, (DX)(BX*1)
@@ -13065,7 +14041,9 @@ columnOf7Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf7
-	JMP     tileDone
+
+columnsOf7Done:
+	JMP tileDone
 
 lower7:
 	CMPQ       16(CX), $0x06
@@ -13151,6 +14129,7 @@ xNear12:
 	MOVQ 88(AX), R12
 
 columnsOf6:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y12
 	VMOVUPS     (DX), Y7
@@ -13158,123 +14137,271 @@ columnsOf6:
 	VMOVUPS     (DX)(BX*2), Y9
 	VMOVUPS     (DX)(SI*1), Y10
 	VMOVUPS     (DX)(BX*4), Y11
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf6Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, (R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf6Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf6Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 32(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf6Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf6Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 64(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y2, Y0, Y7
 	VFMADD231PS Y1, Y0, Y9
 
 columnOf6Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf6Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 96(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y2, Y0, Y8
 	VFMADD231PS Y1, Y0, Y10
 
 columnOf6Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 128(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y3, Y0, Y7
 	VFMADD231PS Y2, Y0, Y9
 	VFMADD231PS Y1, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 160(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y3, Y0, Y8
 	VFMADD231PS Y2, Y0, Y10
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 192(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y7
 	VFMADD231PS Y3, Y0, Y9
 	VFMADD231PS Y2, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 224(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y8
 	VFMADD231PS Y3, Y0, Y10
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 256(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y5, Y0, Y7
 	VFMADD231PS Y4, Y0, Y9
 	VFMADD231PS Y3, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 288(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y5, Y0, Y8
 	VFMADD231PS Y4, Y0, Y10
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 320(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y6, Y0, Y7
 	VFMADD231PS Y5, Y0, Y9
 	VFMADD231PS Y4, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0b
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 352(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y6, Y0, Y8
 	VFMADD231PS Y5, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0c
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 384(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y6, Y0, Y9
 	VFMADD231PS Y5, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0d
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 416(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y6, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0e
 	JLE         columnOf6Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 448(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y6, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf6Done:
+	ADDQ        80(AX), DI
+	VMOVUPS     Y7, (DX)
+	VMOVUPS     Y8, (DX)(BX*1)
+	VMOVUPS     Y9, (DX)(BX*2)
+	VMOVUPS     Y10, (DX)(SI*1)
+	VMOVUPS     Y11, (DX)(BX*4)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf6Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y12
+	VMOVUPS     (DX), Y7
+	VMOVUPS     (DX)(BX*1), Y8
+	VMOVUPS     (DX)(BX*2), Y9
+	VMOVUPS     (DX)(SI*1), Y10
+	VMOVUPS     (DX)(BX*4), Y11
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf6Below0
+	VANDPS      (R13), Y12, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf6Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf6Below1
+	VANDPS      32(R13), Y12, Y0
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf6Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf6Below2
+	VANDPS      64(R13), Y12, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+nextColumnOf6Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf6Below3
+	VANDPS      96(R13), Y12, Y0
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+nextColumnOf6Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y12, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y12, Y0
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      224(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R14
+	VANDPS      256(R13), Y12, Y0
+	VFMADD231PS Y5, Y0, Y7
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      288(R13), Y12, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	ADDQ        R8, R14
+	VANDPS      320(R13), Y12, Y0
+	VFMADD231PS Y6, Y0, Y7
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0b
+	JLE         nextColumnOf6Done
+	VANDPS      352(R13), Y12, Y0
+	VFMADD231PS Y6, Y0, Y8
+	VFMADD231PS Y5, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0c
+	JLE         nextColumnOf6Done
+	VANDPS      384(R13), Y12, Y0
+	VFMADD231PS Y6, Y0, Y9
+	VFMADD231PS Y5, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0d
+	JLE         nextColumnOf6Done
+	VANDPS      416(R13), Y12, Y0
+	VFMADD231PS Y6, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0e
+	JLE         nextColumnOf6Done
+	VANDPS      448(R13), Y12, Y0
+	VFMADD231PS Y6, Y0, Y11
+	ADDQ        R8, R14
+
+nextColumnOf6Done:
 	ADDQ    80(AX), DI
 	VMOVUPS Y7, (DX)
 	VMOVUPS Y8, (DX)(BX*1)
@@ -13284,7 +14411,9 @@ columnOf6Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf6
-	JMP     tileDone
+
+columnsOf6Done:
+	JMP tileDone
 
 lower6:
 	CMPQ       16(CX), $0x05
@@ -13361,6 +14490,7 @@ xNear10:
 	MOVQ 88(AX), R12
 
 columnsOf5:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y11
 	VMOVUPS     (DX), Y6
@@ -13368,110 +14498,243 @@ columnsOf5:
 	VMOVUPS     (DX)(BX*2), Y8
 	VMOVUPS     (DX)(SI*1), Y9
 	VMOVUPS     (DX)(BX*4), Y10
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf5Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, (R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf5Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf5Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 32(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf5Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf5Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 64(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y2, Y0, Y6
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf5Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf5Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 96(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y2, Y0, Y7
 	VFMADD231PS Y1, Y0, Y9
 
 columnOf5Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 128(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y6
 	VFMADD231PS Y2, Y0, Y8
 	VFMADD231PS Y1, Y0, Y10
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 160(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y7
 	VFMADD231PS Y2, Y0, Y9
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 192(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y4, Y0, Y6
 	VFMADD231PS Y3, Y0, Y8
 	VFMADD231PS Y2, Y0, Y10
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 224(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y4, Y0, Y7
 	VFMADD231PS Y3, Y0, Y9
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 256(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y5, Y0, Y6
 	VFMADD231PS Y4, Y0, Y8
 	VFMADD231PS Y3, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x09
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 288(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y5, Y0, Y7
 	VFMADD231PS Y4, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0a
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 320(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y5, Y0, Y8
 	VFMADD231PS Y4, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0b
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 352(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y5, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0c
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 384(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y5, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf5Done:
+	ADDQ        80(AX), DI
+	VMOVUPS     Y6, (DX)
+	VMOVUPS     Y7, (DX)(BX*1)
+	VMOVUPS     Y8, (DX)(BX*2)
+	VMOVUPS     Y9, (DX)(SI*1)
+	VMOVUPS     Y10, (DX)(BX*4)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf5Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y11
+	VMOVUPS     (DX), Y6
+	VMOVUPS     (DX)(BX*1), Y7
+	VMOVUPS     (DX)(BX*2), Y8
+	VMOVUPS     (DX)(SI*1), Y9
+	VMOVUPS     (DX)(BX*4), Y10
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf5Below0
+	VANDPS      (R13), Y11, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf5Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf5Below1
+	VANDPS      32(R13), Y11, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf5Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf5Below2
+	VANDPS      64(R13), Y11, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf5Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf5Below3
+	VANDPS      96(R13), Y11, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+nextColumnOf5Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y11, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R14
+	VANDPS      224(R13), Y11, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	ADDQ        R8, R14
+	VANDPS      256(R13), Y11, Y0
+	VFMADD231PS Y5, Y0, Y6
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x09
+	JLE         nextColumnOf5Done
+	VANDPS      288(R13), Y11, Y0
+	VFMADD231PS Y5, Y0, Y7
+	VFMADD231PS Y4, Y0, Y9
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0a
+	JLE         nextColumnOf5Done
+	VANDPS      320(R13), Y11, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0b
+	JLE         nextColumnOf5Done
+	VANDPS      352(R13), Y11, Y0
+	VFMADD231PS Y5, Y0, Y9
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0c
+	JLE         nextColumnOf5Done
+	VANDPS      384(R13), Y11, Y0
+	VFMADD231PS Y5, Y0, Y10
+	ADDQ        R8, R14
+
+nextColumnOf5Done:
 	ADDQ    80(AX), DI
 	VMOVUPS Y6, (DX)
 	VMOVUPS Y7, (DX)(BX*1)
@@ -13481,7 +14744,9 @@ columnOf5Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf5
-	JMP     tileDone
+
+columnsOf5Done:
+	JMP tileDone
 
 lower5:
 	CMPQ       16(CX), $0x04
@@ -13549,6 +14814,7 @@ xNear8:
 	MOVQ 88(AX), R12
 
 columnsOf4:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y10
 	VMOVUPS     (DX), Y5
@@ -13556,97 +14822,215 @@ columnsOf4:
 	VMOVUPS     (DX)(BX*2), Y7
 	VMOVUPS     (DX)(SI*1), Y8
 	VMOVUPS     (DX)(BX*4), Y9
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf4Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, (R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf4Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf4Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 32(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf4Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf4Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 64(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y5
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf4Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf4Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 96(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y6
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf4Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 128(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y3, Y0, Y5
 	VFMADD231PS Y2, Y0, Y7
 	VFMADD231PS Y1, Y0, Y9
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 160(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y3, Y0, Y6
 	VFMADD231PS Y2, Y0, Y8
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 192(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y4, Y0, Y5
 	VFMADD231PS Y3, Y0, Y7
 	VFMADD231PS Y2, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x07
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 224(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y4, Y0, Y6
 	VFMADD231PS Y3, Y0, Y8
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x08
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 256(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y4, Y0, Y7
 	VFMADD231PS Y3, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x09
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 288(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y4, Y0, Y8
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0a
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 320(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y4, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf4Done:
+	ADDQ        80(AX), DI
+	VMOVUPS     Y5, (DX)
+	VMOVUPS     Y6, (DX)(BX*1)
+	VMOVUPS     Y7, (DX)(BX*2)
+	VMOVUPS     Y8, (DX)(SI*1)
+	VMOVUPS     Y9, (DX)(BX*4)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf4Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y10
+	VMOVUPS     (DX), Y5
+	VMOVUPS     (DX)(BX*1), Y6
+	VMOVUPS     (DX)(BX*2), Y7
+	VMOVUPS     (DX)(SI*1), Y8
+	VMOVUPS     (DX)(BX*4), Y9
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf4Below0
+	VANDPS      (R13), Y10, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf4Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf4Below1
+	VANDPS      32(R13), Y10, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf4Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf4Below2
+	VANDPS      64(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf4Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf4Below3
+	VANDPS      96(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf4Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y10, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+	ADDQ        R8, R14
+	VANDPS      160(R13), Y10, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y10, Y0
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R14
+	CMPQ        R10, $0x07
+	JLE         nextColumnOf4Done
+	VANDPS      224(R13), Y10, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	ADDQ        R8, R14
+	CMPQ        R10, $0x08
+	JLE         nextColumnOf4Done
+	VANDPS      256(R13), Y10, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	ADDQ        R8, R14
+	CMPQ        R10, $0x09
+	JLE         nextColumnOf4Done
+	VANDPS      288(R13), Y10, Y0
+	VFMADD231PS Y4, Y0, Y8
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0a
+	JLE         nextColumnOf4Done
+	VANDPS      320(R13), Y10, Y0
+	VFMADD231PS Y4, Y0, Y9
+	ADDQ        R8, R14
+
+nextColumnOf4Done:
 	ADDQ    80(AX), DI
 	VMOVUPS Y5, (DX)
 	VMOVUPS Y6, (DX)(BX*1)
@@ -13656,7 +15040,9 @@ columnOf4Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf4
-	JMP     tileDone
+
+columnsOf4Done:
+	JMP tileDone
 
 lower4:
 	CMPQ       16(CX), $0x03
@@ -13715,6 +15101,7 @@ xNear6:
 	MOVQ 88(AX), R12
 
 columnsOf3:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y9
 	VMOVUPS     (DX), Y4
@@ -13722,84 +15109,187 @@ columnsOf3:
 	VMOVUPS     (DX)(BX*2), Y6
 	VMOVUPS     (DX)(SI*1), Y7
 	VMOVUPS     (DX)(BX*4), Y8
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf3Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, (R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y4
 
 columnOf3Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf3Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 32(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf3Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf3Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 64(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y2, Y0, Y4
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf3Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf3Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 96(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y2, Y0, Y5
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf3Below3:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 128(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y3, Y0, Y4
 	VFMADD231PS Y2, Y0, Y6
 	VFMADD231PS Y1, Y0, Y8
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x05
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 160(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y3, Y0, Y5
 	VFMADD231PS Y2, Y0, Y7
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x06
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 192(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y3, Y0, Y6
 	VFMADD231PS Y2, Y0, Y8
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x07
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 224(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y3, Y0, Y7
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x08
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 256(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y3, Y0, Y8
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf3Done:
+	ADDQ        80(AX), DI
+	VMOVUPS     Y4, (DX)
+	VMOVUPS     Y5, (DX)(BX*1)
+	VMOVUPS     Y6, (DX)(BX*2)
+	VMOVUPS     Y7, (DX)(SI*1)
+	VMOVUPS     Y8, (DX)(BX*4)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf3Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y9
+	VMOVUPS     (DX), Y4
+	VMOVUPS     (DX)(BX*1), Y5
+	VMOVUPS     (DX)(BX*2), Y6
+	VMOVUPS     (DX)(SI*1), Y7
+	VMOVUPS     (DX)(BX*4), Y8
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf3Below0
+	VANDPS      (R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+nextColumnOf3Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf3Below1
+	VANDPS      32(R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf3Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf3Below2
+	VANDPS      64(R13), Y9, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf3Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf3Below3
+	VANDPS      96(R13), Y9, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf3Below3:
+	ADDQ        R8, R14
+	VANDPS      128(R13), Y9, Y0
+	VFMADD231PS Y3, Y0, Y4
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+	ADDQ        R8, R14
+	CMPQ        R10, $0x05
+	JLE         nextColumnOf3Done
+	VANDPS      160(R13), Y9, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	ADDQ        R8, R14
+	CMPQ        R10, $0x06
+	JLE         nextColumnOf3Done
+	VANDPS      192(R13), Y9, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	ADDQ        R8, R14
+	CMPQ        R10, $0x07
+	JLE         nextColumnOf3Done
+	VANDPS      224(R13), Y9, Y0
+	VFMADD231PS Y3, Y0, Y7
+	ADDQ        R8, R14
+	CMPQ        R10, $0x08
+	JLE         nextColumnOf3Done
+	VANDPS      256(R13), Y9, Y0
+	VFMADD231PS Y3, Y0, Y8
+	ADDQ        R8, R14
+
+nextColumnOf3Done:
 	ADDQ    80(AX), DI
 	VMOVUPS Y4, (DX)
 	VMOVUPS Y5, (DX)(BX*1)
@@ -13809,7 +15299,9 @@ columnOf3Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf3
-	JMP     tileDone
+
+columnsOf3Done:
+	JMP tileDone
 
 lower3:
 	CMPQ       16(CX), $0x02
@@ -13859,6 +15351,7 @@ xNear4:
 	MOVQ 88(AX), R12
 
 columnsOf2:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y8
 	VMOVUPS     (DX), Y3
@@ -13866,71 +15359,159 @@ columnsOf2:
 	VMOVUPS     (DX)(BX*2), Y5
 	VMOVUPS     (DX)(SI*1), Y6
 	VMOVUPS     (DX)(BX*4), Y7
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf2Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, (R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y1, Y0, Y3
 
 columnOf2Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf2Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 32(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y1, Y0, Y4
 
 columnOf2Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf2Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 64(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y2, Y0, Y3
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf2Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf2Below3
 	CMPQ        R10, $0x03
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 96(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y2, Y0, Y4
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf2Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x04
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 128(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y2, Y0, Y5
 	VFMADD231PS Y1, Y0, Y7
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x05
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 160(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y2, Y0, Y6
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x06
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y9
+	VSHUFPS     $0xdd, Y9, Y0, Y10
+	VMOVUPS     Y10, 192(R13)
+	VSHUFPS     $0x88, Y9, Y0, Y0
 	VANDPS      Y8, Y0, Y0
 	VFMADD231PS Y2, Y0, Y7
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf2Done:
+	ADDQ        80(AX), DI
+	VMOVUPS     Y3, (DX)
+	VMOVUPS     Y4, (DX)(BX*1)
+	VMOVUPS     Y5, (DX)(BX*2)
+	VMOVUPS     Y6, (DX)(SI*1)
+	VMOVUPS     Y7, (DX)(BX*4)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf2Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y8
+	VMOVUPS     (DX), Y3
+	VMOVUPS     (DX)(BX*1), Y4
+	VMOVUPS     (DX)(BX*2), Y5
+	VMOVUPS     (DX)(SI*1), Y6
+	VMOVUPS     (DX)(BX*4), Y7
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf2Below0
+	VANDPS      (R13), Y8, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+nextColumnOf2Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf2Below1
+	VANDPS      32(R13), Y8, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+nextColumnOf2Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf2Below2
+	VANDPS      64(R13), Y8, Y0
+	VFMADD231PS Y2, Y0, Y3
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf2Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf2Below3
+	CMPQ        R10, $0x03
+	JLE         nextColumnOf2Done
+	VANDPS      96(R13), Y8, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf2Below3:
+	ADDQ        R8, R14
+	CMPQ        R10, $0x04
+	JLE         nextColumnOf2Done
+	VANDPS      128(R13), Y8, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+	ADDQ        R8, R14
+	CMPQ        R10, $0x05
+	JLE         nextColumnOf2Done
+	VANDPS      160(R13), Y8, Y0
+	VFMADD231PS Y2, Y0, Y6
+	ADDQ        R8, R14
+	CMPQ        R10, $0x06
+	JLE         nextColumnOf2Done
+	VANDPS      192(R13), Y8, Y0
+	VFMADD231PS Y2, Y0, Y7
+	ADDQ        R8, R14
+
+nextColumnOf2Done:
 	ADDQ    80(AX), DI
 	VMOVUPS Y3, (DX)
 	VMOVUPS Y4, (DX)(BX*1)
@@ -13940,7 +15521,9 @@ columnOf2Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf2
-	JMP     tileDone
+
+columnsOf2Done:
+	JMP tileDone
 
 lower2:
 	MOVQ       200(AX), DX
@@ -13979,6 +15562,7 @@ xNear2:
 	MOVQ 88(AX), R12
 
 columnsOf1:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y7
 	VMOVUPS     (DX), Y2
@@ -13986,58 +15570,131 @@ columnsOf1:
 	VMOVUPS     (DX)(BX*2), Y4
 	VMOVUPS     (DX)(SI*1), Y5
 	VMOVUPS     (DX)(BX*4), Y6
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf1Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, (R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y1, Y0, Y2
 
 columnOf1Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf1Below1
 	CMPQ        R10, $0x01
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, 32(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y1, Y0, Y3
 
 columnOf1Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf1Below2
 	CMPQ        R10, $0x02
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, 64(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y1, Y0, Y4
 
 columnOf1Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf1Below3
 	CMPQ        R10, $0x03
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, 96(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf1Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x04
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y8
+	VSHUFPS     $0xdd, Y8, Y0, Y9
+	VMOVUPS     Y9, 128(R13)
+	VSHUFPS     $0x88, Y8, Y0, Y0
 	VANDPS      Y7, Y0, Y0
 	VFMADD231PS Y1, Y0, Y6
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf1Done:
+	ADDQ        80(AX), DI
+	VMOVUPS     Y2, (DX)
+	VMOVUPS     Y3, (DX)(BX*1)
+	VMOVUPS     Y4, (DX)(BX*2)
+	VMOVUPS     Y5, (DX)(SI*1)
+	VMOVUPS     Y6, (DX)(BX*4)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf1Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y7
+	VMOVUPS     (DX), Y2
+	VMOVUPS     (DX)(BX*1), Y3
+	VMOVUPS     (DX)(BX*2), Y4
+	VMOVUPS     (DX)(SI*1), Y5
+	VMOVUPS     (DX)(BX*4), Y6
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf1Below0
+	VANDPS      (R13), Y7, Y0
+	VFMADD231PS Y1, Y0, Y2
+
+nextColumnOf1Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf1Below1
+	CMPQ        R10, $0x01
+	JLE         nextColumnOf1Done
+	VANDPS      32(R13), Y7, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+nextColumnOf1Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf1Below2
+	CMPQ        R10, $0x02
+	JLE         nextColumnOf1Done
+	VANDPS      64(R13), Y7, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+nextColumnOf1Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf1Below3
+	CMPQ        R10, $0x03
+	JLE         nextColumnOf1Done
+	VANDPS      96(R13), Y7, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf1Below3:
+	ADDQ        R8, R14
+	CMPQ        R10, $0x04
+	JLE         nextColumnOf1Done
+	VANDPS      128(R13), Y7, Y0
+	VFMADD231PS Y1, Y0, Y6
+	ADDQ        R8, R14
+
+nextColumnOf1Done:
 	ADDQ    80(AX), DI
 	VMOVUPS Y2, (DX)
 	VMOVUPS Y3, (DX)(BX*1)
@@ -14048,6 +15705,7 @@ columnOf1Done:
 	DECQ    R12
 	JNZ     columnsOf1
 
+columnsOf1Done:
 tileDone:
 	ADDQ $0x38, CX
 	DECQ 256(AX)
@@ -16302,150 +17960,322 @@ xNear10:
 	MOVQ 88(AX), R12
 
 columnsOf5:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y13
-	LEAQ        (DX)(SI*1), R13
+	LEAQ        (DX)(SI*1), R14
 	VMOVUPS     (DX), Y6
 	VMOVUPS     (DX)(BX*1), Y7
 	VMOVUPS     (DX)(BX*2), Y8
 	VMOVUPS     (DX)(SI*1), Y9
 	VMOVUPS     (DX)(BX*4), Y10
-	VMOVUPS     (R13)(BX*2), Y11
+	VMOVUPS     (R14)(BX*2), Y11
 	VMOVUPS     (DX)(SI*2), Y12
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf5Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, (R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf5Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf5Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 32(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf5Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf5Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 64(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y2, Y0, Y6
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf5Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf5Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 96(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y2, Y0, Y7
 	VFMADD231PS Y1, Y0, Y9
 
 columnOf5Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x04
 	JG          columnOf5Below4
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 128(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y3, Y0, Y6
 	VFMADD231PS Y2, Y0, Y8
 	VFMADD231PS Y1, Y0, Y10
 
 columnOf5Below4:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x05
 	JG          columnOf5Below5
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 160(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y3, Y0, Y7
 	VFMADD231PS Y2, Y0, Y9
 	VFMADD231PS Y1, Y0, Y11
 
 columnOf5Below5:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 192(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y4, Y0, Y6
 	VFMADD231PS Y3, Y0, Y8
 	VFMADD231PS Y2, Y0, Y10
 	VFMADD231PS Y1, Y0, Y12
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 224(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y4, Y0, Y7
 	VFMADD231PS Y3, Y0, Y9
 	VFMADD231PS Y2, Y0, Y11
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 256(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y6
 	VFMADD231PS Y4, Y0, Y8
 	VFMADD231PS Y3, Y0, Y10
 	VFMADD231PS Y2, Y0, Y12
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x09
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 288(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y7
 	VFMADD231PS Y4, Y0, Y9
 	VFMADD231PS Y3, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0a
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 320(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y8
 	VFMADD231PS Y4, Y0, Y10
 	VFMADD231PS Y3, Y0, Y12
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0b
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 352(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y9
 	VFMADD231PS Y4, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0c
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 384(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y10
 	VFMADD231PS Y4, Y0, Y12
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0d
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 416(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0e
 	JLE         columnOf5Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y14
+	VSHUFPS     $0xdd, Y14, Y0, Y15
+	VMOVUPS     Y15, 448(R13)
+	VSHUFPS     $0x88, Y14, Y0, Y0
 	VANDPS      Y13, Y0, Y0
 	VFMADD231PS Y5, Y0, Y12
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf5Done:
+	ADDQ        80(AX), DI
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     Y6, (DX)
+	VMOVUPS     Y7, (DX)(BX*1)
+	VMOVUPS     Y8, (DX)(BX*2)
+	VMOVUPS     Y9, (DX)(SI*1)
+	VMOVUPS     Y10, (DX)(BX*4)
+	VMOVUPS     Y11, (R14)(BX*2)
+	VMOVUPS     Y12, (DX)(SI*2)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf5Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y13
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     (DX), Y6
+	VMOVUPS     (DX)(BX*1), Y7
+	VMOVUPS     (DX)(BX*2), Y8
+	VMOVUPS     (DX)(SI*1), Y9
+	VMOVUPS     (DX)(BX*4), Y10
+	VMOVUPS     (R14)(BX*2), Y11
+	VMOVUPS     (DX)(SI*2), Y12
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf5Below0
+	VANDPS      (R13), Y13, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf5Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf5Below1
+	VANDPS      32(R13), Y13, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf5Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf5Below2
+	VANDPS      64(R13), Y13, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf5Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf5Below3
+	VANDPS      96(R13), Y13, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+nextColumnOf5Below3:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x04
+	JG          nextColumnOf5Below4
+	VANDPS      128(R13), Y13, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+nextColumnOf5Below4:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x05
+	JG          nextColumnOf5Below5
+	VANDPS      160(R13), Y13, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+
+nextColumnOf5Below5:
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y13, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	VFMADD231PS Y1, Y0, Y12
+	ADDQ        R8, R14
+	VANDPS      224(R13), Y13, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R14
+	VANDPS      256(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y6
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	VFMADD231PS Y2, Y0, Y12
+	ADDQ        R8, R14
+	CMPQ        R10, $0x09
+	JLE         nextColumnOf5Done
+	VANDPS      288(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y7
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0a
+	JLE         nextColumnOf5Done
+	VANDPS      320(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y8
+	VFMADD231PS Y4, Y0, Y10
+	VFMADD231PS Y3, Y0, Y12
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0b
+	JLE         nextColumnOf5Done
+	VANDPS      352(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y9
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0c
+	JLE         nextColumnOf5Done
+	VANDPS      384(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y10
+	VFMADD231PS Y4, Y0, Y12
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0d
+	JLE         nextColumnOf5Done
+	VANDPS      416(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0e
+	JLE         nextColumnOf5Done
+	VANDPS      448(R13), Y13, Y0
+	VFMADD231PS Y5, Y0, Y12
+	ADDQ        R8, R14
+
+nextColumnOf5Done:
 	ADDQ    80(AX), DI
 	LEAQ    (DX)(SI*1), R13
 	VMOVUPS Y6, (DX)
@@ -16458,7 +18288,9 @@ columnOf5Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf5
-	JMP     tileDone
+
+columnsOf5Done:
+	JMP tileDone
 
 lower5:
 	CMPQ       16(CX), $0x04
@@ -16526,135 +18358,290 @@ xNear8:
 	MOVQ 88(AX), R12
 
 columnsOf4:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y12
-	LEAQ        (DX)(SI*1), R13
+	LEAQ        (DX)(SI*1), R14
 	VMOVUPS     (DX), Y5
 	VMOVUPS     (DX)(BX*1), Y6
 	VMOVUPS     (DX)(BX*2), Y7
 	VMOVUPS     (DX)(SI*1), Y8
 	VMOVUPS     (DX)(BX*4), Y9
-	VMOVUPS     (R13)(BX*2), Y10
+	VMOVUPS     (R14)(BX*2), Y10
 	VMOVUPS     (DX)(SI*2), Y11
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf4Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, (R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf4Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf4Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 32(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf4Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf4Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 64(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y2, Y0, Y5
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf4Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf4Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 96(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y2, Y0, Y6
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf4Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x04
 	JG          columnOf4Below4
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 128(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y3, Y0, Y5
 	VFMADD231PS Y2, Y0, Y7
 	VFMADD231PS Y1, Y0, Y9
 
 columnOf4Below4:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x05
 	JG          columnOf4Below5
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 160(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y3, Y0, Y6
 	VFMADD231PS Y2, Y0, Y8
 	VFMADD231PS Y1, Y0, Y10
 
 columnOf4Below5:
-	ADDQ        R8, R13
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	ADDQ        R8, R14
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 192(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y5
 	VFMADD231PS Y3, Y0, Y7
 	VFMADD231PS Y2, Y0, Y9
 	VFMADD231PS Y1, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x07
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 224(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y6
 	VFMADD231PS Y3, Y0, Y8
 	VFMADD231PS Y2, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x08
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 256(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y7
 	VFMADD231PS Y3, Y0, Y9
 	VFMADD231PS Y2, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x09
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 288(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y8
 	VFMADD231PS Y3, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0a
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 320(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y9
 	VFMADD231PS Y3, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0b
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 352(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0c
 	JLE         columnOf4Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y13
+	VSHUFPS     $0xdd, Y13, Y0, Y14
+	VMOVUPS     Y14, 384(R13)
+	VSHUFPS     $0x88, Y13, Y0, Y0
 	VANDPS      Y12, Y0, Y0
 	VFMADD231PS Y4, Y0, Y11
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf4Done:
+	ADDQ        80(AX), DI
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     Y5, (DX)
+	VMOVUPS     Y6, (DX)(BX*1)
+	VMOVUPS     Y7, (DX)(BX*2)
+	VMOVUPS     Y8, (DX)(SI*1)
+	VMOVUPS     Y9, (DX)(BX*4)
+	VMOVUPS     Y10, (R14)(BX*2)
+	VMOVUPS     Y11, (DX)(SI*2)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf4Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y12
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     (DX), Y5
+	VMOVUPS     (DX)(BX*1), Y6
+	VMOVUPS     (DX)(BX*2), Y7
+	VMOVUPS     (DX)(SI*1), Y8
+	VMOVUPS     (DX)(BX*4), Y9
+	VMOVUPS     (R14)(BX*2), Y10
+	VMOVUPS     (DX)(SI*2), Y11
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf4Below0
+	VANDPS      (R13), Y12, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf4Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf4Below1
+	VANDPS      32(R13), Y12, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf4Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf4Below2
+	VANDPS      64(R13), Y12, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf4Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf4Below3
+	VANDPS      96(R13), Y12, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf4Below3:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x04
+	JG          nextColumnOf4Below4
+	VANDPS      128(R13), Y12, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+nextColumnOf4Below4:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x05
+	JG          nextColumnOf4Below5
+	VANDPS      160(R13), Y12, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+
+nextColumnOf4Below5:
+	ADDQ        R8, R14
+	VANDPS      192(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y5
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	VFMADD231PS Y1, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x07
+	JLE         nextColumnOf4Done
+	VANDPS      224(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y6
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x08
+	JLE         nextColumnOf4Done
+	VANDPS      256(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y7
+	VFMADD231PS Y3, Y0, Y9
+	VFMADD231PS Y2, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x09
+	JLE         nextColumnOf4Done
+	VANDPS      288(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y8
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0a
+	JLE         nextColumnOf4Done
+	VANDPS      320(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y9
+	VFMADD231PS Y3, Y0, Y11
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0b
+	JLE         nextColumnOf4Done
+	VANDPS      352(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0c
+	JLE         nextColumnOf4Done
+	VANDPS      384(R13), Y12, Y0
+	VFMADD231PS Y4, Y0, Y11
+	ADDQ        R8, R14
+
+nextColumnOf4Done:
 	ADDQ    80(AX), DI
 	LEAQ    (DX)(SI*1), R13
 	VMOVUPS Y5, (DX)
@@ -16667,7 +18654,9 @@ columnOf4Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf4
-	JMP     tileDone
+
+columnsOf4Done:
+	JMP tileDone
 
 lower4:
 	CMPQ       16(CX), $0x03
@@ -16726,120 +18715,258 @@ xNear6:
 	MOVQ 88(AX), R12
 
 columnsOf3:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y11
-	LEAQ        (DX)(SI*1), R13
+	LEAQ        (DX)(SI*1), R14
 	VMOVUPS     (DX), Y4
 	VMOVUPS     (DX)(BX*1), Y5
 	VMOVUPS     (DX)(BX*2), Y6
 	VMOVUPS     (DX)(SI*1), Y7
 	VMOVUPS     (DX)(BX*4), Y8
-	VMOVUPS     (R13)(BX*2), Y9
+	VMOVUPS     (R14)(BX*2), Y9
 	VMOVUPS     (DX)(SI*2), Y10
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf3Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, (R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y1, Y0, Y4
 
 columnOf3Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf3Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 32(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf3Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf3Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 64(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y2, Y0, Y4
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf3Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf3Below3
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 96(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y2, Y0, Y5
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf3Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x04
 	JG          columnOf3Below4
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 128(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y4
 	VFMADD231PS Y2, Y0, Y6
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf3Below4:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x05
 	JG          columnOf3Below5
 	CMPQ        R10, $0x05
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 160(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y5
 	VFMADD231PS Y2, Y0, Y7
 	VFMADD231PS Y1, Y0, Y9
 
 columnOf3Below5:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x06
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 192(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y6
 	VFMADD231PS Y2, Y0, Y8
 	VFMADD231PS Y1, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x07
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 224(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y7
 	VFMADD231PS Y2, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x08
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 256(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y8
 	VFMADD231PS Y2, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x09
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 288(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x0a
 	JLE         columnOf3Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y12
+	VSHUFPS     $0xdd, Y12, Y0, Y13
+	VMOVUPS     Y13, 320(R13)
+	VSHUFPS     $0x88, Y12, Y0, Y0
 	VANDPS      Y11, Y0, Y0
 	VFMADD231PS Y3, Y0, Y10
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf3Done:
+	ADDQ        80(AX), DI
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     Y4, (DX)
+	VMOVUPS     Y5, (DX)(BX*1)
+	VMOVUPS     Y6, (DX)(BX*2)
+	VMOVUPS     Y7, (DX)(SI*1)
+	VMOVUPS     Y8, (DX)(BX*4)
+	VMOVUPS     Y9, (R14)(BX*2)
+	VMOVUPS     Y10, (DX)(SI*2)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf3Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y11
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     (DX), Y4
+	VMOVUPS     (DX)(BX*1), Y5
+	VMOVUPS     (DX)(BX*2), Y6
+	VMOVUPS     (DX)(SI*1), Y7
+	VMOVUPS     (DX)(BX*4), Y8
+	VMOVUPS     (R14)(BX*2), Y9
+	VMOVUPS     (DX)(SI*2), Y10
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf3Below0
+	VANDPS      (R13), Y11, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+nextColumnOf3Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf3Below1
+	VANDPS      32(R13), Y11, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf3Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf3Below2
+	VANDPS      64(R13), Y11, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf3Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf3Below3
+	VANDPS      96(R13), Y11, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf3Below3:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x04
+	JG          nextColumnOf3Below4
+	VANDPS      128(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y4
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf3Below4:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x05
+	JG          nextColumnOf3Below5
+	CMPQ        R10, $0x05
+	JLE         nextColumnOf3Done
+	VANDPS      160(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y5
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+
+nextColumnOf3Below5:
+	ADDQ        R8, R14
+	CMPQ        R10, $0x06
+	JLE         nextColumnOf3Done
+	VANDPS      192(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y6
+	VFMADD231PS Y2, Y0, Y8
+	VFMADD231PS Y1, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x07
+	JLE         nextColumnOf3Done
+	VANDPS      224(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y7
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R14
+	CMPQ        R10, $0x08
+	JLE         nextColumnOf3Done
+	VANDPS      256(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y8
+	VFMADD231PS Y2, Y0, Y10
+	ADDQ        R8, R14
+	CMPQ        R10, $0x09
+	JLE         nextColumnOf3Done
+	VANDPS      288(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y9
+	ADDQ        R8, R14
+	CMPQ        R10, $0x0a
+	JLE         nextColumnOf3Done
+	VANDPS      320(R13), Y11, Y0
+	VFMADD231PS Y3, Y0, Y10
+	ADDQ        R8, R14
+
+nextColumnOf3Done:
 	ADDQ    80(AX), DI
 	LEAQ    (DX)(SI*1), R13
 	VMOVUPS Y4, (DX)
@@ -16852,7 +18979,9 @@ columnOf3Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf3
-	JMP     tileDone
+
+columnsOf3Done:
+	JMP tileDone
 
 lower3:
 	CMPQ       16(CX), $0x02
@@ -16902,105 +19031,226 @@ xNear4:
 	MOVQ 88(AX), R12
 
 columnsOf2:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y10
-	LEAQ        (DX)(SI*1), R13
+	LEAQ        (DX)(SI*1), R14
 	VMOVUPS     (DX), Y3
 	VMOVUPS     (DX)(BX*1), Y4
 	VMOVUPS     (DX)(BX*2), Y5
 	VMOVUPS     (DX)(SI*1), Y6
 	VMOVUPS     (DX)(BX*4), Y7
-	VMOVUPS     (R13)(BX*2), Y8
+	VMOVUPS     (R14)(BX*2), Y8
 	VMOVUPS     (DX)(SI*2), Y9
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf2Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, (R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y1, Y0, Y3
 
 columnOf2Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf2Below1
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 32(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y1, Y0, Y4
 
 columnOf2Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf2Below2
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 64(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y3
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf2Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf2Below3
 	CMPQ        R10, $0x03
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 96(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y4
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf2Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x04
 	JG          columnOf2Below4
 	CMPQ        R10, $0x04
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 128(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y5
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf2Below4:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x05
 	JG          columnOf2Below5
 	CMPQ        R10, $0x05
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 160(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y6
 	VFMADD231PS Y1, Y0, Y8
 
 columnOf2Below5:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x06
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 192(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y7
 	VFMADD231PS Y1, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x07
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 224(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y8
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x08
 	JLE         columnOf2Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y11
+	VSHUFPS     $0xdd, Y11, Y0, Y12
+	VMOVUPS     Y12, 256(R13)
+	VSHUFPS     $0x88, Y11, Y0, Y0
 	VANDPS      Y10, Y0, Y0
 	VFMADD231PS Y2, Y0, Y9
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf2Done:
+	ADDQ        80(AX), DI
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     Y3, (DX)
+	VMOVUPS     Y4, (DX)(BX*1)
+	VMOVUPS     Y5, (DX)(BX*2)
+	VMOVUPS     Y6, (DX)(SI*1)
+	VMOVUPS     Y7, (DX)(BX*4)
+	VMOVUPS     Y8, (R14)(BX*2)
+	VMOVUPS     Y9, (DX)(SI*2)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf2Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y10
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     (DX), Y3
+	VMOVUPS     (DX)(BX*1), Y4
+	VMOVUPS     (DX)(BX*2), Y5
+	VMOVUPS     (DX)(SI*1), Y6
+	VMOVUPS     (DX)(BX*4), Y7
+	VMOVUPS     (R14)(BX*2), Y8
+	VMOVUPS     (DX)(SI*2), Y9
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf2Below0
+	VANDPS      (R13), Y10, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+nextColumnOf2Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf2Below1
+	VANDPS      32(R13), Y10, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+nextColumnOf2Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf2Below2
+	VANDPS      64(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y3
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf2Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf2Below3
+	CMPQ        R10, $0x03
+	JLE         nextColumnOf2Done
+	VANDPS      96(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y4
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf2Below3:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x04
+	JG          nextColumnOf2Below4
+	CMPQ        R10, $0x04
+	JLE         nextColumnOf2Done
+	VANDPS      128(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y5
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf2Below4:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x05
+	JG          nextColumnOf2Below5
+	CMPQ        R10, $0x05
+	JLE         nextColumnOf2Done
+	VANDPS      160(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y6
+	VFMADD231PS Y1, Y0, Y8
+
+nextColumnOf2Below5:
+	ADDQ        R8, R14
+	CMPQ        R10, $0x06
+	JLE         nextColumnOf2Done
+	VANDPS      192(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y7
+	VFMADD231PS Y1, Y0, Y9
+	ADDQ        R8, R14
+	CMPQ        R10, $0x07
+	JLE         nextColumnOf2Done
+	VANDPS      224(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y8
+	ADDQ        R8, R14
+	CMPQ        R10, $0x08
+	JLE         nextColumnOf2Done
+	VANDPS      256(R13), Y10, Y0
+	VFMADD231PS Y2, Y0, Y9
+	ADDQ        R8, R14
+
+nextColumnOf2Done:
 	ADDQ    80(AX), DI
 	LEAQ    (DX)(SI*1), R13
 	VMOVUPS Y3, (DX)
@@ -17013,7 +19263,9 @@ columnOf2Done:
 	ADDQ    $0x20, DX
 	DECQ    R12
 	JNZ     columnsOf2
-	JMP     tileDone
+
+columnsOf2Done:
+	JMP tileDone
 
 lower2:
 	MOVQ       200(AX), DX
@@ -17052,90 +19304,194 @@ xNear2:
 	MOVQ 88(AX), R12
 
 columnsOf1:
+	MOVQ        280(AX), R13
 	ADDQ        $0x20, R11
 	VMOVUPS     (R11), Y9
-	LEAQ        (DX)(SI*1), R13
+	LEAQ        (DX)(SI*1), R14
 	VMOVUPS     (DX), Y2
 	VMOVUPS     (DX)(BX*1), Y3
 	VMOVUPS     (DX)(BX*2), Y4
 	VMOVUPS     (DX)(SI*1), Y5
 	VMOVUPS     (DX)(BX*4), Y6
-	VMOVUPS     (R13)(BX*2), Y7
+	VMOVUPS     (R14)(BX*2), Y7
 	VMOVUPS     (DX)(SI*2), Y8
-	MOVQ        DI, R13
+	MOVQ        DI, R14
 	CMPQ        R9, $0x00
 	JG          columnOf1Below0
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, (R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y2
 
 columnOf1Below0:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x01
 	JG          columnOf1Below1
 	CMPQ        R10, $0x01
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 32(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y3
 
 columnOf1Below1:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x02
 	JG          columnOf1Below2
 	CMPQ        R10, $0x02
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 64(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y4
 
 columnOf1Below2:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x03
 	JG          columnOf1Below3
 	CMPQ        R10, $0x03
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 96(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y5
 
 columnOf1Below3:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x04
 	JG          columnOf1Below4
 	CMPQ        R10, $0x04
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 128(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y6
 
 columnOf1Below4:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R9, $0x05
 	JG          columnOf1Below5
 	CMPQ        R10, $0x05
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 160(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y7
 
 columnOf1Below5:
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 	CMPQ        R10, $0x06
 	JLE         columnOf1Done
-	VMOVUPS     (R13), Y0
-	VSHUFPS     $0x88, 32(R13), Y0, Y0
+	VMOVUPS     (R14), Y0
+	VMOVUPS     32(R14), Y10
+	VSHUFPS     $0xdd, Y10, Y0, Y11
+	VMOVUPS     Y11, 192(R13)
+	VSHUFPS     $0x88, Y10, Y0, Y0
 	VANDPS      Y9, Y0, Y0
 	VFMADD231PS Y1, Y0, Y8
-	ADDQ        R8, R13
+	ADDQ        R8, R14
 
 columnOf1Done:
+	ADDQ        80(AX), DI
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     Y2, (DX)
+	VMOVUPS     Y3, (DX)(BX*1)
+	VMOVUPS     Y4, (DX)(BX*2)
+	VMOVUPS     Y5, (DX)(SI*1)
+	VMOVUPS     Y6, (DX)(BX*4)
+	VMOVUPS     Y7, (R14)(BX*2)
+	VMOVUPS     Y8, (DX)(SI*2)
+	ADDQ        $0x20, DX
+	DECQ        R12
+	JZ          columnsOf1Done
+	ADDQ        $0x20, R11
+	VMOVUPS     (R11), Y9
+	LEAQ        (DX)(SI*1), R14
+	VMOVUPS     (DX), Y2
+	VMOVUPS     (DX)(BX*1), Y3
+	VMOVUPS     (DX)(BX*2), Y4
+	VMOVUPS     (DX)(SI*1), Y5
+	VMOVUPS     (DX)(BX*4), Y6
+	VMOVUPS     (R14)(BX*2), Y7
+	VMOVUPS     (DX)(SI*2), Y8
+	MOVQ        DI, R14
+	CMPQ        R9, $0x00
+	JG          nextColumnOf1Below0
+	VANDPS      (R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y2
+
+nextColumnOf1Below0:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x01
+	JG          nextColumnOf1Below1
+	CMPQ        R10, $0x01
+	JLE         nextColumnOf1Done
+	VANDPS      32(R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y3
+
+nextColumnOf1Below1:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x02
+	JG          nextColumnOf1Below2
+	CMPQ        R10, $0x02
+	JLE         nextColumnOf1Done
+	VANDPS      64(R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y4
+
+nextColumnOf1Below2:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x03
+	JG          nextColumnOf1Below3
+	CMPQ        R10, $0x03
+	JLE         nextColumnOf1Done
+	VANDPS      96(R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y5
+
+nextColumnOf1Below3:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x04
+	JG          nextColumnOf1Below4
+	CMPQ        R10, $0x04
+	JLE         nextColumnOf1Done
+	VANDPS      128(R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y6
+
+nextColumnOf1Below4:
+	ADDQ        R8, R14
+	CMPQ        R9, $0x05
+	JG          nextColumnOf1Below5
+	CMPQ        R10, $0x05
+	JLE         nextColumnOf1Done
+	VANDPS      160(R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y7
+
+nextColumnOf1Below5:
+	ADDQ        R8, R14
+	CMPQ        R10, $0x06
+	JLE         nextColumnOf1Done
+	VANDPS      192(R13), Y9, Y0
+	VFMADD231PS Y1, Y0, Y8
+	ADDQ        R8, R14
+
+nextColumnOf1Done:
 	ADDQ    80(AX), DI
 	LEAQ    (DX)(SI*1), R13
 	VMOVUPS Y2, (DX)
@@ -17149,6 +19505,7 @@ columnOf1Done:
 	DECQ    R12
 	JNZ     columnsOf1
 
+columnsOf1Done:
 tileDone:
 	ADDQ $0x38, CX
 	DECQ 256(AX)

@@ -183,6 +183,7 @@ columnOf8Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf8
+columnsOf8Done:
 	MOVD	200(R10), R3
 	MOVD	72(R10), R2
 	MOVD	48(R9), R1
@@ -442,6 +443,7 @@ columnOf7Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf7
+columnsOf7Done:
 	MOVD	200(R10), R3
 	MOVD	72(R10), R2
 	MOVD	48(R9), R1
@@ -675,6 +677,7 @@ columnOf6Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf6
+columnsOf6Done:
 	MOVD	200(R10), R3
 	MOVD	72(R10), R2
 	MOVD	48(R9), R1
@@ -882,6 +885,7 @@ columnOf5Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf5
+columnsOf5Done:
 	MOVD	200(R10), R3
 	MOVD	72(R10), R2
 	MOVD	48(R9), R1
@@ -1063,6 +1067,7 @@ columnOf4Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf4
+columnsOf4Done:
 	MOVD	200(R10), R3
 	MOVD	72(R10), R2
 	MOVD	48(R9), R1
@@ -1218,6 +1223,7 @@ columnOf3Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf3
+columnsOf3Done:
 	MOVD	200(R10), R3
 	MOVD	72(R10), R2
 	MOVD	48(R9), R1
@@ -1347,6 +1353,7 @@ columnOf2Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf2
+columnsOf2Done:
 	MOVD	200(R10), R3
 	MOVD	72(R10), R2
 	MOVD	48(R9), R1
@@ -1446,6 +1453,7 @@ columnOf1Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf1
+columnsOf1Done:
 	MOVD	200(R10), R2
 	MOVD	48(R9), R1
 	MOVD	264(R10), R0
@@ -2590,6 +2598,7 @@ columnOf8Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf8
+columnsOf8Done:
 	B	tileDone
 lower8:
 	MOVD	16(R9), R0
@@ -2785,6 +2794,7 @@ columnOf7Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf7
+columnsOf7Done:
 	B	tileDone
 lower7:
 	MOVD	16(R9), R0
@@ -2962,6 +2972,7 @@ columnOf6Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf6
+columnsOf6Done:
 	B	tileDone
 lower6:
 	MOVD	16(R9), R0
@@ -3121,6 +3132,7 @@ columnOf5Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf5
+columnsOf5Done:
 	B	tileDone
 lower5:
 	MOVD	16(R9), R0
@@ -3262,6 +3274,7 @@ columnOf4Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf4
+columnsOf4Done:
 	B	tileDone
 lower4:
 	MOVD	16(R9), R0
@@ -3385,6 +3398,7 @@ columnOf3Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf3
+columnsOf3Done:
 	B	tileDone
 lower3:
 	MOVD	16(R9), R0
@@ -3490,6 +3504,7 @@ columnOf2Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf2
+columnsOf2Done:
 	B	tileDone
 lower2:
 	MOVD	200(R10), R2
@@ -3571,6 +3586,7 @@ columnOf1Done:
 	ADD	$32, R8, R8
 	SUBS	$1, R1, R1
 	BNE	columnsOf1
+columnsOf1Done:
 tileDone:
 	ADD	$56, R9, R9
 	MOVD	256(R10), R0
@@ -3843,6 +3859,7 @@ columnOf8Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf8
+columnsOf8Done:
 	MOVD	200(R11), R3
 	MOVD	72(R11), R2
 	MOVD	48(R10), R1
@@ -4153,6 +4170,7 @@ columnOf7Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf7
+columnsOf7Done:
 	MOVD	200(R11), R3
 	MOVD	72(R11), R2
 	MOVD	48(R10), R1
@@ -4433,6 +4451,7 @@ columnOf6Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf6
+columnsOf6Done:
 	MOVD	200(R11), R3
 	MOVD	72(R11), R2
 	MOVD	48(R10), R1
@@ -4683,6 +4702,7 @@ columnOf5Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf5
+columnsOf5Done:
 	MOVD	200(R11), R3
 	MOVD	72(R11), R2
 	MOVD	48(R10), R1
@@ -4903,6 +4923,7 @@ columnOf4Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf4
+columnsOf4Done:
 	MOVD	200(R11), R3
 	MOVD	72(R11), R2
 	MOVD	48(R10), R1
@@ -5093,6 +5114,7 @@ columnOf3Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf3
+columnsOf3Done:
 	MOVD	200(R11), R3
 	MOVD	72(R11), R2
 	MOVD	48(R10), R1
@@ -5253,6 +5275,7 @@ columnOf2Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf2
+columnsOf2Done:
 	MOVD	200(R11), R3
 	MOVD	72(R11), R2
 	MOVD	48(R10), R1
@@ -5379,6 +5402,7 @@ columnOf1Done:
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf1
+columnsOf1Done:
 	MOVD	200(R11), R2
 	MOVD	48(R10), R1
 	MOVD	264(R11), R0
@@ -6582,6 +6606,7 @@ columnOf8Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf8
+columnsOf8Done:
 	B	tileDone
 lower8:
 	MOVD	16(R10), R0
@@ -6832,6 +6857,7 @@ columnOf7Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf7
+columnsOf7Done:
 	B	tileDone
 lower7:
 	MOVD	16(R10), R0
@@ -7060,6 +7086,7 @@ columnOf6Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf6
+columnsOf6Done:
 	B	tileDone
 lower6:
 	MOVD	16(R10), R0
@@ -7266,6 +7293,7 @@ columnOf5Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf5
+columnsOf5Done:
 	B	tileDone
 lower5:
 	MOVD	16(R10), R0
@@ -7450,6 +7478,7 @@ columnOf4Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf4
+columnsOf4Done:
 	B	tileDone
 lower4:
 	MOVD	16(R10), R0
@@ -7612,6 +7641,7 @@ columnOf3Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf3
+columnsOf3Done:
 	B	tileDone
 lower3:
 	MOVD	16(R10), R0
@@ -7752,6 +7782,7 @@ columnOf2Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf2
+columnsOf2Done:
 	B	tileDone
 lower2:
 	MOVD	200(R11), R2
@@ -7864,6 +7895,7 @@ columnOf1Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf1
+columnsOf1Done:
 tileDone:
 	ADD	$56, R10, R10
 	MOVD	256(R11), R0
@@ -8168,6 +8200,7 @@ columnOf7Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf7
+columnsOf7Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -8494,6 +8527,7 @@ columnOf6Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf6
+columnsOf6Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -8786,6 +8820,7 @@ columnOf5Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf5
+columnsOf5Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -9044,6 +9079,7 @@ columnOf4Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf4
+columnsOf4Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -9268,6 +9304,7 @@ columnOf3Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf3
+columnsOf3Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -9458,6 +9495,7 @@ columnOf2Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf2
+columnsOf2Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -9610,6 +9648,7 @@ columnOf1Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf1
+columnsOf1Done:
 	MOVD	200(R12), R2
 	MOVD	48(R11), R1
 	MOVD	264(R12), R0
@@ -10653,6 +10692,7 @@ columnOf7Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf7
+columnsOf7Done:
 	B	tileDone
 lower7:
 	MOVD	16(R11), R0
@@ -10931,6 +10971,7 @@ columnOf6Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf6
+columnsOf6Done:
 	B	tileDone
 lower6:
 	MOVD	16(R11), R0
@@ -11183,6 +11224,7 @@ columnOf5Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf5
+columnsOf5Done:
 	B	tileDone
 lower5:
 	MOVD	16(R11), R0
@@ -11409,6 +11451,7 @@ columnOf4Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf4
+columnsOf4Done:
 	B	tileDone
 lower4:
 	MOVD	16(R11), R0
@@ -11609,6 +11652,7 @@ columnOf3Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf3
+columnsOf3Done:
 	B	tileDone
 lower3:
 	MOVD	16(R11), R0
@@ -11783,6 +11827,7 @@ columnOf2Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf2
+columnsOf2Done:
 	B	tileDone
 lower2:
 	MOVD	200(R12), R2
@@ -11925,6 +11970,7 @@ columnOf1Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf1
+columnsOf1Done:
 tileDone:
 	ADD	$56, R11, R11
 	MOVD	256(R12), R0
@@ -11963,24 +12009,24 @@ tileDone:
 
 // func tileForward5StridedNEON(tilePlanes *tilePlanes)
 TEXT ·tileForward5StridedNEON(SB), NOSPLIT, $0-8
-	MOVD	tilePlanes+0(FP), R11
-	MOVD	0(R11), R0
-	MOVD	R0, 192(R11)
-	MOVD	8(R11), R0
-	MOVD	R0, 200(R11)
-	MOVD	120(R11), R0
-	MOVD	R0, 224(R11)
-	MOVD	152(R11), R0
-	MOVD	R0, 232(R11)
+	MOVD	tilePlanes+0(FP), R12
+	MOVD	0(R12), R0
+	MOVD	R0, 192(R12)
+	MOVD	8(R12), R0
+	MOVD	R0, 200(R12)
+	MOVD	120(R12), R0
+	MOVD	R0, 224(R12)
+	MOVD	152(R12), R0
+	MOVD	R0, 232(R12)
 plane:
-	MOVD	96(R11), R0
-	MOVD	R0, 256(R11)
-	MOVD	104(R11), R10
+	MOVD	96(R12), R0
+	MOVD	R0, 256(R12)
+	MOVD	104(R12), R11
 tile:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$8, R0
 	BNE	lower8
-	MOVD	232(R11), R0
+	MOVD	232(R12), R0
 	VLD1R	(R0), [V24.S4]
 	VMOV	V24.B16, V23.B16
 	VMOV	V24.B16, V22.B16
@@ -11997,16 +12043,16 @@ tile:
 	VMOV	V23.B16, V11.B16
 	VMOV	V24.B16, V10.B16
 	VMOV	V23.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
+	MOVD	224(R12), R9
+	MOVD	136(R12), R8
 	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
+	MOVD	192(R12), R6
+	MOVD	64(R12), R5
+	MOVD	24(R11), R4
+	MOVD	32(R11), R3
+	MOVD	0(R11), R0
 	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear16
 	MOVD	R6, R0
@@ -12042,10 +12088,10 @@ tile:
 	ADD	R5, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear16:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
+	MOVD	112(R12), R2
+	MOVD	40(R11), R0
 	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	88(R12), R1
 columnsOf8:
 	ADD	$32, R2, R2
 	FLDPQ	0(R2), (F3, F2)
@@ -12058,7 +12104,7 @@ columnsOf8:
 	FMOVS	0(R0), F5
 	ADD	R8<<2, R9, R0
 	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
+	MOVD	128(R12), R0
 	ADD	R0, R9, R9
 	MOVD	R6, R0
 	CMP	$0, R4
@@ -12294,18 +12340,19 @@ columnOf8Below3:
 	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
 	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
 columnOf8Done:
-	MOVD	80(R11), R0
+	MOVD	80(R12), R0
 	ADD	R0, R6, R6
 	SUBS	$1, R1, R1
 	BNE	columnsOf8
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf8Done:
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R4
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear8
 	MOVD	R3, R0
@@ -12430,305 +12477,517 @@ lanes8done:
 next7Of8:
 	B	tileDone
 lower8:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$7, R0
 	BNE	lower7
-	MOVD	232(R11), R0
-	VLD1R	(R0), [V22.S4]
-	VMOV	V22.B16, V21.B16
-	VMOV	V22.B16, V20.B16
-	VMOV	V21.B16, V19.B16
-	VMOV	V22.B16, V18.B16
-	VMOV	V21.B16, V17.B16
-	VMOV	V22.B16, V16.B16
-	VMOV	V21.B16, V15.B16
-	VMOV	V22.B16, V14.B16
-	VMOV	V21.B16, V13.B16
-	VMOV	V22.B16, V12.B16
-	VMOV	V21.B16, V11.B16
-	VMOV	V22.B16, V10.B16
-	VMOV	V21.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V24.S4]
+	VMOV	V24.B16, V23.B16
+	VMOV	V24.B16, V22.B16
+	VMOV	V23.B16, V21.B16
+	VMOV	V24.B16, V20.B16
+	VMOV	V23.B16, V19.B16
+	VMOV	V24.B16, V18.B16
+	VMOV	V23.B16, V17.B16
+	VMOV	V24.B16, V16.B16
+	VMOV	V23.B16, V15.B16
+	VMOV	V24.B16, V14.B16
+	VMOV	V23.B16, V13.B16
+	VMOV	V24.B16, V12.B16
+	VMOV	V23.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear14
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear14:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf7:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FMOVS	0(R9), F8
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
 	FMOVS	0(R0), F7
-	ADD	R8<<1, R9, R0
+	ADD	R9<<2, R10, R0
 	FMOVS	0(R0), F6
-	ADD	R7<<0, R9, R0
-	FMOVS	0(R0), F5
-	ADD	R8<<2, R9, R0
-	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
-	ADD	R0, R9, R9
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf7Below0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f881356 // fmla v22.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881335 // fmla v21.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1358 // fmla v24.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1337 // fmla v23.4s, v25.4s, v10.s[0]
 columnOf7Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf7Below1
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871335 // fmla v21.4s, v25.4s, v7.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891358 // fmla v24.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891337 // fmla v23.4s, v25.4s, v9.s[0]
 columnOf7Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf7Below2
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1356 // fmla v22.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1335 // fmla v21.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881358 // fmla v24.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881337 // fmla v23.4s, v25.4s, v8.s[0]
+columnOf7Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf7Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891356 // fmla v22.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891335 // fmla v21.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871358 // fmla v24.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871337 // fmla v23.4s, v25.4s, v7.s[0]
+columnOf7Below3:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1354 // fmla v20.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1333 // fmla v19.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881356 // fmla v22.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881335 // fmla v21.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861358 // fmla v24.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861337 // fmla v23.4s, v25.4s, v6.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891354 // fmla v20.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891333 // fmla v19.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871335 // fmla v21.4s, v25.4s, v7.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
 	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
 	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861356 // fmla v22.4s, v26.4s, v6.s[0]
 	WORD	$0x4f861335 // fmla v21.4s, v25.4s, v6.s[0]
-columnOf7Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf7Below3
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
 	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
 	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851356 // fmla v22.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851335 // fmla v21.4s, v25.4s, v5.s[0]
-columnOf7Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
 	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
 	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
 	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841356 // fmla v22.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841335 // fmla v21.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
 	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
 	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851354 // fmla v20.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851333 // fmla v19.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
 	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
 	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841354 // fmla v20.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841333 // fmla v19.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
 	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851331 // fmla v17.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
 	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841352 // fmla v18.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841331 // fmla v17.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf7Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 416(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
 	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf7Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 448(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
 	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$15, R4
+	BLE	columnOf7Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 480(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$16, R4
+	BLE	columnOf7Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 512(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$13, R3
-	BLE	columnOf7Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$14, R3
-	BLE	columnOf7Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
-	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$15, R3
-	BLE	columnOf7Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$16, R3
-	BLE	columnOf7Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
 columnOf7Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	SUBS	$1, R1, R1
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BEQ	columnsOf7Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
+	FMOVS	0(R0), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	CMP	$0, R5
+	BGT	nextColumnOf7Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1358 // fmla v24.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1337 // fmla v23.4s, v25.4s, v10.s[0]
+nextColumnOf7Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf7Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891358 // fmla v24.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891337 // fmla v23.4s, v25.4s, v9.s[0]
+nextColumnOf7Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf7Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1356 // fmla v22.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1335 // fmla v21.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881358 // fmla v24.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881337 // fmla v23.4s, v25.4s, v8.s[0]
+nextColumnOf7Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf7Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891356 // fmla v22.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891335 // fmla v21.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871358 // fmla v24.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871337 // fmla v23.4s, v25.4s, v7.s[0]
+nextColumnOf7Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1354 // fmla v20.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1333 // fmla v19.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881356 // fmla v22.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881335 // fmla v21.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861358 // fmla v24.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861337 // fmla v23.4s, v25.4s, v6.s[0]
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891354 // fmla v20.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891333 // fmla v19.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871335 // fmla v21.4s, v25.4s, v7.s[0]
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861356 // fmla v22.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861335 // fmla v21.4s, v25.4s, v6.s[0]
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	FLDPQ	352(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	FLDPQ	384(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	CMP	$13, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	416(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	CMP	$14, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	448(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	CMP	$15, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	480(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	CMP	$16, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	512(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+nextColumnOf7Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
 	BNE	columnsOf7
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf7Done:
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R4
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear7
 	MOVD	R3, R0
@@ -12746,367 +13005,557 @@ columnOf7Done:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear7:
-	VZIP1	V21.D2, V22.D2, V0.D2
-	VZIP2	V21.D2, V22.D2, V21.D2
-	VMOV	V0.B16, V22.B16
+	VZIP1	V23.D2, V24.D2, V0.D2
+	VZIP2	V23.D2, V24.D2, V23.D2
+	VMOV	V0.B16, V24.B16
 	CMP	$0, R1
 	BLE	part0Of7
-	FSTPQ	(F22, F21), 0(R3)
+	FSTPQ	(F24, F23), 0(R3)
 	B	next0Of7
 part0Of7:
 	TBZ	$3, R4, lanes9
-	FSTPQ	(F22, F21), 0(R3)
+	FSTPQ	(F24, F23), 0(R3)
 lanes9done:
 next0Of7:
+	ADD	R2, R3, R3
+	VZIP1	V21.D2, V22.D2, V0.D2
+	VZIP2	V21.D2, V22.D2, V21.D2
+	VMOV	V0.B16, V22.B16
+	CMP	$1, R1
+	BLE	part1Of7
+	FSTPQ	(F22, F21), 0(R3)
+	B	next1Of7
+part1Of7:
+	TBZ	$3, R4, lanes10
+	FSTPQ	(F22, F21), 0(R3)
+lanes10done:
+next1Of7:
 	ADD	R2, R3, R3
 	VZIP1	V19.D2, V20.D2, V0.D2
 	VZIP2	V19.D2, V20.D2, V19.D2
 	VMOV	V0.B16, V20.B16
-	CMP	$1, R1
-	BLE	part1Of7
+	CMP	$2, R1
+	BLE	part2Of7
 	FSTPQ	(F20, F19), 0(R3)
-	B	next1Of7
-part1Of7:
-	TBZ	$3, R4, lanes10
+	B	next2Of7
+part2Of7:
+	TBZ	$3, R4, lanes11
 	FSTPQ	(F20, F19), 0(R3)
-lanes10done:
-next1Of7:
+lanes11done:
+next2Of7:
 	ADD	R2, R3, R3
 	VZIP1	V17.D2, V18.D2, V0.D2
 	VZIP2	V17.D2, V18.D2, V17.D2
 	VMOV	V0.B16, V18.B16
-	CMP	$2, R1
-	BLE	part2Of7
+	CMP	$3, R1
+	BLE	part3Of7
 	FSTPQ	(F18, F17), 0(R3)
-	B	next2Of7
-part2Of7:
-	TBZ	$3, R4, lanes11
+	B	next3Of7
+part3Of7:
+	TBZ	$3, R4, lanes12
 	FSTPQ	(F18, F17), 0(R3)
-lanes11done:
-next2Of7:
+lanes12done:
+next3Of7:
 	ADD	R2, R3, R3
 	VZIP1	V15.D2, V16.D2, V0.D2
 	VZIP2	V15.D2, V16.D2, V15.D2
 	VMOV	V0.B16, V16.B16
-	CMP	$3, R1
-	BLE	part3Of7
+	CMP	$4, R1
+	BLE	part4Of7
 	FSTPQ	(F16, F15), 0(R3)
-	B	next3Of7
-part3Of7:
-	TBZ	$3, R4, lanes12
+	B	next4Of7
+part4Of7:
+	TBZ	$3, R4, lanes13
 	FSTPQ	(F16, F15), 0(R3)
-lanes12done:
-next3Of7:
+lanes13done:
+next4Of7:
 	ADD	R2, R3, R3
 	VZIP1	V13.D2, V14.D2, V0.D2
 	VZIP2	V13.D2, V14.D2, V13.D2
 	VMOV	V0.B16, V14.B16
-	CMP	$4, R1
-	BLE	part4Of7
+	CMP	$5, R1
+	BLE	part5Of7
 	FSTPQ	(F14, F13), 0(R3)
-	B	next4Of7
-part4Of7:
-	TBZ	$3, R4, lanes13
+	B	next5Of7
+part5Of7:
+	TBZ	$3, R4, lanes14
 	FSTPQ	(F14, F13), 0(R3)
-lanes13done:
-next4Of7:
+lanes14done:
+next5Of7:
 	ADD	R2, R3, R3
 	VZIP1	V11.D2, V12.D2, V0.D2
 	VZIP2	V11.D2, V12.D2, V11.D2
 	VMOV	V0.B16, V12.B16
-	CMP	$5, R1
-	BLE	part5Of7
-	FSTPQ	(F12, F11), 0(R3)
-	B	next5Of7
-part5Of7:
-	TBZ	$3, R4, lanes14
-	FSTPQ	(F12, F11), 0(R3)
-lanes14done:
-next5Of7:
-	ADD	R2, R3, R3
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
 	CMP	$6, R1
 	BLE	part6Of7
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 	B	next6Of7
 part6Of7:
 	TBZ	$3, R4, lanes15
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 lanes15done:
 next6Of7:
 	B	tileDone
 lower7:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$6, R0
 	BNE	lower6
-	MOVD	232(R11), R0
-	VLD1R	(R0), [V20.S4]
-	VMOV	V20.B16, V19.B16
-	VMOV	V20.B16, V18.B16
-	VMOV	V19.B16, V17.B16
-	VMOV	V20.B16, V16.B16
-	VMOV	V19.B16, V15.B16
-	VMOV	V20.B16, V14.B16
-	VMOV	V19.B16, V13.B16
-	VMOV	V20.B16, V12.B16
-	VMOV	V19.B16, V11.B16
-	VMOV	V20.B16, V10.B16
-	VMOV	V19.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V22.S4]
+	VMOV	V22.B16, V21.B16
+	VMOV	V22.B16, V20.B16
+	VMOV	V21.B16, V19.B16
+	VMOV	V22.B16, V18.B16
+	VMOV	V21.B16, V17.B16
+	VMOV	V22.B16, V16.B16
+	VMOV	V21.B16, V15.B16
+	VMOV	V22.B16, V14.B16
+	VMOV	V21.B16, V13.B16
+	VMOV	V22.B16, V12.B16
+	VMOV	V21.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear12
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear12:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf6:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FMOVS	0(R9), F8
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
 	FMOVS	0(R0), F7
-	ADD	R8<<1, R9, R0
+	ADD	R9<<2, R10, R0
 	FMOVS	0(R0), F6
-	ADD	R7<<0, R9, R0
-	FMOVS	0(R0), F5
-	ADD	R8<<2, R9, R0
-	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
-	ADD	R0, R9, R9
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf6Below0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1356 // fmla v22.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1335 // fmla v21.4s, v25.4s, v10.s[0]
 columnOf6Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf6Below1
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891356 // fmla v22.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891335 // fmla v21.4s, v25.4s, v9.s[0]
 columnOf6Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf6Below2
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1354 // fmla v20.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1333 // fmla v19.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881356 // fmla v22.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881335 // fmla v21.4s, v25.4s, v8.s[0]
+columnOf6Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf6Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891354 // fmla v20.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891333 // fmla v19.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871335 // fmla v21.4s, v25.4s, v7.s[0]
+columnOf6Below3:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861356 // fmla v22.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861335 // fmla v21.4s, v25.4s, v6.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
 	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
 	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
 	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
-columnOf6Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf6Below3
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
 	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
 	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851354 // fmla v20.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851333 // fmla v19.4s, v25.4s, v5.s[0]
-columnOf6Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
 	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
 	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841354 // fmla v20.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841333 // fmla v19.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
 	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851331 // fmla v17.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
 	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841352 // fmla v18.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841331 // fmla v17.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
 	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
 	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 416(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 448(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$11, R3
-	BLE	columnOf6Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$12, R3
-	BLE	columnOf6Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
-	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$13, R3
-	BLE	columnOf6Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$14, R3
-	BLE	columnOf6Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
 columnOf6Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	SUBS	$1, R1, R1
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BEQ	columnsOf6Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
+	FMOVS	0(R0), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	CMP	$0, R5
+	BGT	nextColumnOf6Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1356 // fmla v22.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1335 // fmla v21.4s, v25.4s, v10.s[0]
+nextColumnOf6Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf6Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891356 // fmla v22.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891335 // fmla v21.4s, v25.4s, v9.s[0]
+nextColumnOf6Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf6Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1354 // fmla v20.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1333 // fmla v19.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881356 // fmla v22.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881335 // fmla v21.4s, v25.4s, v8.s[0]
+nextColumnOf6Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf6Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891354 // fmla v20.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891333 // fmla v19.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871356 // fmla v22.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871335 // fmla v21.4s, v25.4s, v7.s[0]
+nextColumnOf6Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861356 // fmla v22.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861335 // fmla v21.4s, v25.4s, v6.s[0]
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	CMP	$11, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	352(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	CMP	$12, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	384(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	CMP	$13, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	416(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	CMP	$14, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	448(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+nextColumnOf6Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
 	BNE	columnsOf6
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf6Done:
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R4
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear6
 	MOVD	R3, R0
@@ -13122,324 +13571,492 @@ columnOf6Done:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear6:
-	VZIP1	V19.D2, V20.D2, V0.D2
-	VZIP2	V19.D2, V20.D2, V19.D2
-	VMOV	V0.B16, V20.B16
+	VZIP1	V21.D2, V22.D2, V0.D2
+	VZIP2	V21.D2, V22.D2, V21.D2
+	VMOV	V0.B16, V22.B16
 	CMP	$0, R1
 	BLE	part0Of6
-	FSTPQ	(F20, F19), 0(R3)
+	FSTPQ	(F22, F21), 0(R3)
 	B	next0Of6
 part0Of6:
 	TBZ	$3, R4, lanes16
-	FSTPQ	(F20, F19), 0(R3)
+	FSTPQ	(F22, F21), 0(R3)
 lanes16done:
 next0Of6:
+	ADD	R2, R3, R3
+	VZIP1	V19.D2, V20.D2, V0.D2
+	VZIP2	V19.D2, V20.D2, V19.D2
+	VMOV	V0.B16, V20.B16
+	CMP	$1, R1
+	BLE	part1Of6
+	FSTPQ	(F20, F19), 0(R3)
+	B	next1Of6
+part1Of6:
+	TBZ	$3, R4, lanes17
+	FSTPQ	(F20, F19), 0(R3)
+lanes17done:
+next1Of6:
 	ADD	R2, R3, R3
 	VZIP1	V17.D2, V18.D2, V0.D2
 	VZIP2	V17.D2, V18.D2, V17.D2
 	VMOV	V0.B16, V18.B16
-	CMP	$1, R1
-	BLE	part1Of6
+	CMP	$2, R1
+	BLE	part2Of6
 	FSTPQ	(F18, F17), 0(R3)
-	B	next1Of6
-part1Of6:
-	TBZ	$3, R4, lanes17
+	B	next2Of6
+part2Of6:
+	TBZ	$3, R4, lanes18
 	FSTPQ	(F18, F17), 0(R3)
-lanes17done:
-next1Of6:
+lanes18done:
+next2Of6:
 	ADD	R2, R3, R3
 	VZIP1	V15.D2, V16.D2, V0.D2
 	VZIP2	V15.D2, V16.D2, V15.D2
 	VMOV	V0.B16, V16.B16
-	CMP	$2, R1
-	BLE	part2Of6
+	CMP	$3, R1
+	BLE	part3Of6
 	FSTPQ	(F16, F15), 0(R3)
-	B	next2Of6
-part2Of6:
-	TBZ	$3, R4, lanes18
+	B	next3Of6
+part3Of6:
+	TBZ	$3, R4, lanes19
 	FSTPQ	(F16, F15), 0(R3)
-lanes18done:
-next2Of6:
+lanes19done:
+next3Of6:
 	ADD	R2, R3, R3
 	VZIP1	V13.D2, V14.D2, V0.D2
 	VZIP2	V13.D2, V14.D2, V13.D2
 	VMOV	V0.B16, V14.B16
-	CMP	$3, R1
-	BLE	part3Of6
+	CMP	$4, R1
+	BLE	part4Of6
 	FSTPQ	(F14, F13), 0(R3)
-	B	next3Of6
-part3Of6:
-	TBZ	$3, R4, lanes19
+	B	next4Of6
+part4Of6:
+	TBZ	$3, R4, lanes20
 	FSTPQ	(F14, F13), 0(R3)
-lanes19done:
-next3Of6:
+lanes20done:
+next4Of6:
 	ADD	R2, R3, R3
 	VZIP1	V11.D2, V12.D2, V0.D2
 	VZIP2	V11.D2, V12.D2, V11.D2
 	VMOV	V0.B16, V12.B16
-	CMP	$4, R1
-	BLE	part4Of6
-	FSTPQ	(F12, F11), 0(R3)
-	B	next4Of6
-part4Of6:
-	TBZ	$3, R4, lanes20
-	FSTPQ	(F12, F11), 0(R3)
-lanes20done:
-next4Of6:
-	ADD	R2, R3, R3
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
 	CMP	$5, R1
 	BLE	part5Of6
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 	B	next5Of6
 part5Of6:
 	TBZ	$3, R4, lanes21
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 lanes21done:
 next5Of6:
 	B	tileDone
 lower6:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$5, R0
 	BNE	lower5
-	MOVD	232(R11), R0
-	VLD1R	(R0), [V18.S4]
-	VMOV	V18.B16, V17.B16
-	VMOV	V18.B16, V16.B16
-	VMOV	V17.B16, V15.B16
-	VMOV	V18.B16, V14.B16
-	VMOV	V17.B16, V13.B16
-	VMOV	V18.B16, V12.B16
-	VMOV	V17.B16, V11.B16
-	VMOV	V18.B16, V10.B16
-	VMOV	V17.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V20.S4]
+	VMOV	V20.B16, V19.B16
+	VMOV	V20.B16, V18.B16
+	VMOV	V19.B16, V17.B16
+	VMOV	V20.B16, V16.B16
+	VMOV	V19.B16, V15.B16
+	VMOV	V20.B16, V14.B16
+	VMOV	V19.B16, V13.B16
+	VMOV	V20.B16, V12.B16
+	VMOV	V19.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear10
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear10:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf5:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FMOVS	0(R9), F8
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
 	FMOVS	0(R0), F7
-	ADD	R8<<1, R9, R0
+	ADD	R9<<2, R10, R0
 	FMOVS	0(R0), F6
-	ADD	R7<<0, R9, R0
-	FMOVS	0(R0), F5
-	ADD	R8<<2, R9, R0
-	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
-	ADD	R0, R9, R9
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf5Below0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1354 // fmla v20.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1333 // fmla v19.4s, v25.4s, v10.s[0]
 columnOf5Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf5Below1
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891354 // fmla v20.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891333 // fmla v19.4s, v25.4s, v9.s[0]
 columnOf5Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf5Below2
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+columnOf5Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf5Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+columnOf5Below3:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
 	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
 	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
-columnOf5Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf5Below3
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
 	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851352 // fmla v18.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851331 // fmla v17.4s, v25.4s, v5.s[0]
-columnOf5Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
 	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841352 // fmla v18.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841331 // fmla v17.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
 	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
 	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$9, R3
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$10, R3
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
-	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$11, R3
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$12, R3
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
 columnOf5Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	SUBS	$1, R1, R1
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BEQ	columnsOf5Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
+	FMOVS	0(R0), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	CMP	$0, R5
+	BGT	nextColumnOf5Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1354 // fmla v20.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1333 // fmla v19.4s, v25.4s, v10.s[0]
+nextColumnOf5Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf5Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891354 // fmla v20.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891333 // fmla v19.4s, v25.4s, v9.s[0]
+nextColumnOf5Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf5Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881354 // fmla v20.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881333 // fmla v19.4s, v25.4s, v8.s[0]
+nextColumnOf5Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf5Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871354 // fmla v20.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871333 // fmla v19.4s, v25.4s, v7.s[0]
+nextColumnOf5Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861354 // fmla v20.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861333 // fmla v19.4s, v25.4s, v6.s[0]
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	CMP	$9, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	CMP	$10, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	CMP	$11, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	352(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	CMP	$12, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	384(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+nextColumnOf5Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
 	BNE	columnsOf5
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf5Done:
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R4
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear5
 	MOVD	R3, R0
@@ -13453,281 +14070,427 @@ columnOf5Done:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear5:
-	VZIP1	V17.D2, V18.D2, V0.D2
-	VZIP2	V17.D2, V18.D2, V17.D2
-	VMOV	V0.B16, V18.B16
+	VZIP1	V19.D2, V20.D2, V0.D2
+	VZIP2	V19.D2, V20.D2, V19.D2
+	VMOV	V0.B16, V20.B16
 	CMP	$0, R1
 	BLE	part0Of5
-	FSTPQ	(F18, F17), 0(R3)
+	FSTPQ	(F20, F19), 0(R3)
 	B	next0Of5
 part0Of5:
 	TBZ	$3, R4, lanes22
-	FSTPQ	(F18, F17), 0(R3)
+	FSTPQ	(F20, F19), 0(R3)
 lanes22done:
 next0Of5:
+	ADD	R2, R3, R3
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
+	CMP	$1, R1
+	BLE	part1Of5
+	FSTPQ	(F18, F17), 0(R3)
+	B	next1Of5
+part1Of5:
+	TBZ	$3, R4, lanes23
+	FSTPQ	(F18, F17), 0(R3)
+lanes23done:
+next1Of5:
 	ADD	R2, R3, R3
 	VZIP1	V15.D2, V16.D2, V0.D2
 	VZIP2	V15.D2, V16.D2, V15.D2
 	VMOV	V0.B16, V16.B16
-	CMP	$1, R1
-	BLE	part1Of5
+	CMP	$2, R1
+	BLE	part2Of5
 	FSTPQ	(F16, F15), 0(R3)
-	B	next1Of5
-part1Of5:
-	TBZ	$3, R4, lanes23
+	B	next2Of5
+part2Of5:
+	TBZ	$3, R4, lanes24
 	FSTPQ	(F16, F15), 0(R3)
-lanes23done:
-next1Of5:
+lanes24done:
+next2Of5:
 	ADD	R2, R3, R3
 	VZIP1	V13.D2, V14.D2, V0.D2
 	VZIP2	V13.D2, V14.D2, V13.D2
 	VMOV	V0.B16, V14.B16
-	CMP	$2, R1
-	BLE	part2Of5
+	CMP	$3, R1
+	BLE	part3Of5
 	FSTPQ	(F14, F13), 0(R3)
-	B	next2Of5
-part2Of5:
-	TBZ	$3, R4, lanes24
+	B	next3Of5
+part3Of5:
+	TBZ	$3, R4, lanes25
 	FSTPQ	(F14, F13), 0(R3)
-lanes24done:
-next2Of5:
+lanes25done:
+next3Of5:
 	ADD	R2, R3, R3
 	VZIP1	V11.D2, V12.D2, V0.D2
 	VZIP2	V11.D2, V12.D2, V11.D2
 	VMOV	V0.B16, V12.B16
-	CMP	$3, R1
-	BLE	part3Of5
-	FSTPQ	(F12, F11), 0(R3)
-	B	next3Of5
-part3Of5:
-	TBZ	$3, R4, lanes25
-	FSTPQ	(F12, F11), 0(R3)
-lanes25done:
-next3Of5:
-	ADD	R2, R3, R3
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
 	CMP	$4, R1
 	BLE	part4Of5
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 	B	next4Of5
 part4Of5:
 	TBZ	$3, R4, lanes26
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 lanes26done:
 next4Of5:
 	B	tileDone
 lower5:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$4, R0
 	BNE	lower4
-	MOVD	232(R11), R0
-	VLD1R	(R0), [V16.S4]
-	VMOV	V16.B16, V15.B16
-	VMOV	V16.B16, V14.B16
-	VMOV	V15.B16, V13.B16
-	VMOV	V16.B16, V12.B16
-	VMOV	V15.B16, V11.B16
-	VMOV	V16.B16, V10.B16
-	VMOV	V15.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V18.S4]
+	VMOV	V18.B16, V17.B16
+	VMOV	V18.B16, V16.B16
+	VMOV	V17.B16, V15.B16
+	VMOV	V18.B16, V14.B16
+	VMOV	V17.B16, V13.B16
+	VMOV	V18.B16, V12.B16
+	VMOV	V17.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear8
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear8:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf4:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FMOVS	0(R9), F8
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
 	FMOVS	0(R0), F7
-	ADD	R8<<1, R9, R0
+	ADD	R9<<2, R10, R0
 	FMOVS	0(R0), F6
-	ADD	R7<<0, R9, R0
-	FMOVS	0(R0), F5
-	ADD	R8<<2, R9, R0
-	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
-	ADD	R0, R9, R9
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf4Below0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
-	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
 columnOf4Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf4Below1
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
-	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
 columnOf4Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf4Below2
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+columnOf4Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf4Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+columnOf4Below3:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
 	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
 	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
-columnOf4Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf4Below3
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
 	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
-	WORD	$0x4f851350 // fmla v16.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132f // fmla v15.4s, v25.4s, v5.s[0]
-columnOf4Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
 	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
-	WORD	$0x4f841350 // fmla v16.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132f // fmla v15.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$7, R3
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$8, R3
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
-	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$9, R3
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$10, R3
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
 columnOf4Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	SUBS	$1, R1, R1
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BEQ	columnsOf4Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
+	FMOVS	0(R0), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	CMP	$0, R5
+	BGT	nextColumnOf4Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1352 // fmla v18.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a1331 // fmla v17.4s, v25.4s, v10.s[0]
+nextColumnOf4Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf4Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891352 // fmla v18.4s, v26.4s, v9.s[0]
+	WORD	$0x4f891331 // fmla v17.4s, v25.4s, v9.s[0]
+nextColumnOf4Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf4Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881352 // fmla v18.4s, v26.4s, v8.s[0]
+	WORD	$0x4f881331 // fmla v17.4s, v25.4s, v8.s[0]
+nextColumnOf4Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf4Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871352 // fmla v18.4s, v26.4s, v7.s[0]
+	WORD	$0x4f871331 // fmla v17.4s, v25.4s, v7.s[0]
+nextColumnOf4Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861352 // fmla v18.4s, v26.4s, v6.s[0]
+	WORD	$0x4f861331 // fmla v17.4s, v25.4s, v6.s[0]
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	CMP	$7, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	CMP	$8, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	CMP	$9, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	CMP	$10, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+nextColumnOf4Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
 	BNE	columnsOf4
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf4Done:
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R4
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear4
 	MOVD	R3, R0
@@ -13739,238 +14502,362 @@ columnOf4Done:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear4:
-	VZIP1	V15.D2, V16.D2, V0.D2
-	VZIP2	V15.D2, V16.D2, V15.D2
-	VMOV	V0.B16, V16.B16
+	VZIP1	V17.D2, V18.D2, V0.D2
+	VZIP2	V17.D2, V18.D2, V17.D2
+	VMOV	V0.B16, V18.B16
 	CMP	$0, R1
 	BLE	part0Of4
-	FSTPQ	(F16, F15), 0(R3)
+	FSTPQ	(F18, F17), 0(R3)
 	B	next0Of4
 part0Of4:
 	TBZ	$3, R4, lanes27
-	FSTPQ	(F16, F15), 0(R3)
+	FSTPQ	(F18, F17), 0(R3)
 lanes27done:
 next0Of4:
+	ADD	R2, R3, R3
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
+	CMP	$1, R1
+	BLE	part1Of4
+	FSTPQ	(F16, F15), 0(R3)
+	B	next1Of4
+part1Of4:
+	TBZ	$3, R4, lanes28
+	FSTPQ	(F16, F15), 0(R3)
+lanes28done:
+next1Of4:
 	ADD	R2, R3, R3
 	VZIP1	V13.D2, V14.D2, V0.D2
 	VZIP2	V13.D2, V14.D2, V13.D2
 	VMOV	V0.B16, V14.B16
-	CMP	$1, R1
-	BLE	part1Of4
+	CMP	$2, R1
+	BLE	part2Of4
 	FSTPQ	(F14, F13), 0(R3)
-	B	next1Of4
-part1Of4:
-	TBZ	$3, R4, lanes28
+	B	next2Of4
+part2Of4:
+	TBZ	$3, R4, lanes29
 	FSTPQ	(F14, F13), 0(R3)
-lanes28done:
-next1Of4:
+lanes29done:
+next2Of4:
 	ADD	R2, R3, R3
 	VZIP1	V11.D2, V12.D2, V0.D2
 	VZIP2	V11.D2, V12.D2, V11.D2
 	VMOV	V0.B16, V12.B16
-	CMP	$2, R1
-	BLE	part2Of4
-	FSTPQ	(F12, F11), 0(R3)
-	B	next2Of4
-part2Of4:
-	TBZ	$3, R4, lanes29
-	FSTPQ	(F12, F11), 0(R3)
-lanes29done:
-next2Of4:
-	ADD	R2, R3, R3
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
 	CMP	$3, R1
 	BLE	part3Of4
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 	B	next3Of4
 part3Of4:
 	TBZ	$3, R4, lanes30
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 lanes30done:
 next3Of4:
 	B	tileDone
 lower4:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$3, R0
 	BNE	lower3
-	MOVD	232(R11), R0
-	VLD1R	(R0), [V14.S4]
-	VMOV	V14.B16, V13.B16
-	VMOV	V14.B16, V12.B16
-	VMOV	V13.B16, V11.B16
-	VMOV	V14.B16, V10.B16
-	VMOV	V13.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V16.S4]
+	VMOV	V16.B16, V15.B16
+	VMOV	V16.B16, V14.B16
+	VMOV	V15.B16, V13.B16
+	VMOV	V16.B16, V12.B16
+	VMOV	V15.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear6
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear6:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf3:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FMOVS	0(R9), F8
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
 	FMOVS	0(R0), F7
-	ADD	R8<<1, R9, R0
+	ADD	R9<<2, R10, R0
 	FMOVS	0(R0), F6
-	ADD	R7<<0, R9, R0
-	FMOVS	0(R0), F5
-	ADD	R8<<2, R9, R0
-	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
-	ADD	R0, R9, R9
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf3Below0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
-	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
 columnOf3Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf3Below1
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
-	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
 columnOf3Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf3Below2
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+columnOf3Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf3Below3
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+columnOf3Below3:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	ADD	R6, R0, R0
+	CMP	$5, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf3Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
 	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
 	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
-columnOf3Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf3Below3
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
 	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134e // fmla v14.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132d // fmla v13.4s, v25.4s, v5.s[0]
-columnOf3Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134e // fmla v14.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132d // fmla v13.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$5, R3
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$6, R3
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
-	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$7, R3
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$8, R3
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
 columnOf3Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	SUBS	$1, R1, R1
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BEQ	columnsOf3Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
+	FMOVS	0(R0), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	CMP	$0, R5
+	BGT	nextColumnOf3Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a1350 // fmla v16.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132f // fmla v15.4s, v25.4s, v10.s[0]
+nextColumnOf3Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf3Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f891350 // fmla v16.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132f // fmla v15.4s, v25.4s, v9.s[0]
+nextColumnOf3Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf3Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+	WORD	$0x4f881350 // fmla v16.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132f // fmla v15.4s, v25.4s, v8.s[0]
+nextColumnOf3Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf3Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+	WORD	$0x4f871350 // fmla v16.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132f // fmla v15.4s, v25.4s, v7.s[0]
+nextColumnOf3Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+	WORD	$0x4f861350 // fmla v16.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132f // fmla v15.4s, v25.4s, v6.s[0]
+	CMP	$5, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+	CMP	$6, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	CMP	$7, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	CMP	$8, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+nextColumnOf3Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
 	BNE	columnsOf3
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf3Done:
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R4
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear3
 	MOVD	R3, R0
@@ -13980,195 +14867,297 @@ columnOf3Done:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear3:
-	VZIP1	V13.D2, V14.D2, V0.D2
-	VZIP2	V13.D2, V14.D2, V13.D2
-	VMOV	V0.B16, V14.B16
+	VZIP1	V15.D2, V16.D2, V0.D2
+	VZIP2	V15.D2, V16.D2, V15.D2
+	VMOV	V0.B16, V16.B16
 	CMP	$0, R1
 	BLE	part0Of3
-	FSTPQ	(F14, F13), 0(R3)
+	FSTPQ	(F16, F15), 0(R3)
 	B	next0Of3
 part0Of3:
 	TBZ	$3, R4, lanes31
-	FSTPQ	(F14, F13), 0(R3)
+	FSTPQ	(F16, F15), 0(R3)
 lanes31done:
 next0Of3:
+	ADD	R2, R3, R3
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
+	CMP	$1, R1
+	BLE	part1Of3
+	FSTPQ	(F14, F13), 0(R3)
+	B	next1Of3
+part1Of3:
+	TBZ	$3, R4, lanes32
+	FSTPQ	(F14, F13), 0(R3)
+lanes32done:
+next1Of3:
 	ADD	R2, R3, R3
 	VZIP1	V11.D2, V12.D2, V0.D2
 	VZIP2	V11.D2, V12.D2, V11.D2
 	VMOV	V0.B16, V12.B16
-	CMP	$1, R1
-	BLE	part1Of3
-	FSTPQ	(F12, F11), 0(R3)
-	B	next1Of3
-part1Of3:
-	TBZ	$3, R4, lanes32
-	FSTPQ	(F12, F11), 0(R3)
-lanes32done:
-next1Of3:
-	ADD	R2, R3, R3
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
 	CMP	$2, R1
 	BLE	part2Of3
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 	B	next2Of3
 part2Of3:
 	TBZ	$3, R4, lanes33
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 lanes33done:
 next2Of3:
 	B	tileDone
 lower3:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$2, R0
 	BNE	lower2
-	MOVD	232(R11), R0
-	VLD1R	(R0), [V12.S4]
-	VMOV	V12.B16, V11.B16
-	VMOV	V12.B16, V10.B16
-	VMOV	V11.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V14.S4]
+	VMOV	V14.B16, V13.B16
+	VMOV	V14.B16, V12.B16
+	VMOV	V13.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear4
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear4:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf2:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FMOVS	0(R9), F8
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
 	FMOVS	0(R0), F7
-	ADD	R8<<1, R9, R0
+	ADD	R9<<2, R10, R0
 	FMOVS	0(R0), F6
-	ADD	R7<<0, R9, R0
-	FMOVS	0(R0), F5
-	ADD	R8<<2, R9, R0
-	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
-	ADD	R0, R9, R9
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf2Below0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
-	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
 columnOf2Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf2Below1
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
-	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
 columnOf2Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf2Below2
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+columnOf2Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf2Below3
+	CMP	$3, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+columnOf2Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	ADD	R6, R0, R0
+	CMP	$5, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf2Done
+	FLDPQ	0(R0), (F26, F25)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
 	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
 	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
-columnOf2Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf2Below3
-	CMP	$3, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
-	WORD	$0x4f85134c // fmla v12.4s, v26.4s, v5.s[0]
-	WORD	$0x4f85132b // fmla v11.4s, v25.4s, v5.s[0]
-columnOf2Below3:
-	ADD	R5, R0, R0
-	CMP	$4, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
-	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
-	WORD	$0x4f84134c // fmla v12.4s, v26.4s, v4.s[0]
-	WORD	$0x4f84132b // fmla v11.4s, v25.4s, v4.s[0]
-	ADD	R5, R0, R0
-	CMP	$5, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
-	ADD	R5, R0, R0
-	CMP	$6, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
 columnOf2Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	SUBS	$1, R1, R1
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BEQ	columnsOf2Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
+	FMOVS	0(R0), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	CMP	$0, R5
+	BGT	nextColumnOf2Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134e // fmla v14.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132d // fmla v13.4s, v25.4s, v10.s[0]
+nextColumnOf2Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf2Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134e // fmla v14.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132d // fmla v13.4s, v25.4s, v9.s[0]
+nextColumnOf2Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf2Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+	WORD	$0x4f88134e // fmla v14.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132d // fmla v13.4s, v25.4s, v8.s[0]
+nextColumnOf2Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf2Below3
+	CMP	$3, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+	WORD	$0x4f87134e // fmla v14.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132d // fmla v13.4s, v25.4s, v7.s[0]
+nextColumnOf2Below3:
+	CMP	$4, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+	WORD	$0x4f86134e // fmla v14.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132d // fmla v13.4s, v25.4s, v6.s[0]
+	CMP	$5, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+	CMP	$6, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+nextColumnOf2Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
 	BNE	columnsOf2
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf2Done:
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R4
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear2
 	MOVD	R3, R0
@@ -14176,189 +15165,269 @@ columnOf2Done:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear2:
-	VZIP1	V11.D2, V12.D2, V0.D2
-	VZIP2	V11.D2, V12.D2, V11.D2
-	VMOV	V0.B16, V12.B16
+	VZIP1	V13.D2, V14.D2, V0.D2
+	VZIP2	V13.D2, V14.D2, V13.D2
+	VMOV	V0.B16, V14.B16
 	CMP	$0, R1
 	BLE	part0Of2
-	FSTPQ	(F12, F11), 0(R3)
+	FSTPQ	(F14, F13), 0(R3)
 	B	next0Of2
 part0Of2:
 	TBZ	$3, R4, lanes34
-	FSTPQ	(F12, F11), 0(R3)
+	FSTPQ	(F14, F13), 0(R3)
 lanes34done:
 next0Of2:
 	ADD	R2, R3, R3
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
 	CMP	$1, R1
 	BLE	part1Of2
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 	B	next1Of2
 part1Of2:
 	TBZ	$3, R4, lanes35
-	FSTPQ	(F10, F9), 0(R3)
+	FSTPQ	(F12, F11), 0(R3)
 lanes35done:
 next1Of2:
 	B	tileDone
 lower2:
-	MOVD	232(R11), R0
-	VLD1R	(R0), [V10.S4]
-	VMOV	V10.B16, V9.B16
-	MOVD	224(R11), R9
-	MOVD	136(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	232(R12), R0
+	VLD1R	(R0), [V12.S4]
+	VMOV	V12.B16, V11.B16
+	MOVD	224(R12), R10
+	MOVD	136(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear2
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear2:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf1:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FMOVS	0(R9), F8
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
 	FMOVS	0(R0), F7
-	ADD	R8<<1, R9, R0
+	ADD	R9<<2, R10, R0
 	FMOVS	0(R0), F6
-	ADD	R7<<0, R9, R0
-	FMOVS	0(R0), F5
-	ADD	R8<<2, R9, R0
-	FMOVS	0(R0), F4
-	MOVD	128(R11), R0
-	ADD	R0, R9, R9
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf1Below0
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f88134a // fmla v10.4s, v26.4s, v8.s[0]
-	WORD	$0x4f881329 // fmla v9.4s, v25.4s, v8.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
 columnOf1Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf1Below1
-	CMP	$1, R3
+	CMP	$1, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f87134a // fmla v10.4s, v26.4s, v7.s[0]
-	WORD	$0x4f871329 // fmla v9.4s, v25.4s, v7.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
 columnOf1Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf1Below2
-	CMP	$2, R3
+	CMP	$2, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f86134a // fmla v10.4s, v26.4s, v6.s[0]
-	WORD	$0x4f861329 // fmla v9.4s, v25.4s, v6.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
 columnOf1Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
+	ADD	R6, R0, R0
+	CMP	$3, R5
 	BGT	columnOf1Below3
-	CMP	$3, R3
+	CMP	$3, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f85134a // fmla v10.4s, v26.4s, v5.s[0]
-	WORD	$0x4f851329 // fmla v9.4s, v25.4s, v5.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
 columnOf1Below3:
-	ADD	R5, R0, R0
-	CMP	$4, R3
+	ADD	R6, R0, R0
+	CMP	$4, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F26, F25)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V26.S4, V26.S4
-	VUZP1	V0.S4, V25.S4, V25.S4
-	VAND	V3.B16, V26.B16, V26.B16
-	VAND	V2.B16, V25.B16, V25.B16
-	WORD	$0x4f84134a // fmla v10.4s, v26.4s, v4.s[0]
-	WORD	$0x4f841329 // fmla v9.4s, v25.4s, v4.s[0]
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V26.S4, V1.S4
+	VUZP2	V2.S4, V25.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V26.S4, V26.S4
+	VUZP1	V2.S4, V25.S4, V25.S4
+	VAND	V5.B16, V26.B16, V26.B16
+	VAND	V4.B16, V25.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
 columnOf1Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	SUBS	$1, R1, R1
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
+	BEQ	columnsOf1Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FMOVS	0(R10), F10
+	ADD	R9<<0, R10, R0
+	FMOVS	0(R0), F9
+	ADD	R9<<1, R10, R0
+	FMOVS	0(R0), F8
+	ADD	R8<<0, R10, R0
+	FMOVS	0(R0), F7
+	ADD	R9<<2, R10, R0
+	FMOVS	0(R0), F6
+	MOVD	128(R12), R0
+	ADD	R0, R10, R10
+	CMP	$0, R5
+	BGT	nextColumnOf1Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f8a134c // fmla v12.4s, v26.4s, v10.s[0]
+	WORD	$0x4f8a132b // fmla v11.4s, v25.4s, v10.s[0]
+nextColumnOf1Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf1Below1
+	CMP	$1, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f89134c // fmla v12.4s, v26.4s, v9.s[0]
+	WORD	$0x4f89132b // fmla v11.4s, v25.4s, v9.s[0]
+nextColumnOf1Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf1Below2
+	CMP	$2, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f88134c // fmla v12.4s, v26.4s, v8.s[0]
+	WORD	$0x4f88132b // fmla v11.4s, v25.4s, v8.s[0]
+nextColumnOf1Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf1Below3
+	CMP	$3, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f87134c // fmla v12.4s, v26.4s, v7.s[0]
+	WORD	$0x4f87132b // fmla v11.4s, v25.4s, v7.s[0]
+nextColumnOf1Below3:
+	CMP	$4, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V26.B16
+	VAND	V2.B16, V0.B16, V25.B16
+	WORD	$0x4f86134c // fmla v12.4s, v26.4s, v6.s[0]
+	WORD	$0x4f86132b // fmla v11.4s, v25.4s, v6.s[0]
+nextColumnOf1Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	SUBS	$1, R2, R2
 	BNE	columnsOf1
-	MOVD	200(R11), R2
-	MOVD	48(R10), R1
-	MOVD	264(R11), R0
+columnsOf1Done:
+	MOVD	200(R12), R2
+	MOVD	48(R11), R1
+	MOVD	264(R12), R0
 	MOVWU	64(R0), R3
-	MOVD	8(R10), R0
+	MOVD	8(R11), R0
 	ADD	R0, R2, R2
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear1
 	PRFM	8192(R2), PLDL2KEEP
 yNear1:
-	VZIP1	V9.D2, V10.D2, V0.D2
-	VZIP2	V9.D2, V10.D2, V9.D2
-	VMOV	V0.B16, V10.B16
+	VZIP1	V11.D2, V12.D2, V0.D2
+	VZIP2	V11.D2, V12.D2, V11.D2
+	VMOV	V0.B16, V12.B16
 	CMP	$0, R1
 	BLE	part0Of1
-	FSTPQ	(F10, F9), 0(R2)
+	FSTPQ	(F12, F11), 0(R2)
 	B	next0Of1
 part0Of1:
 	TBZ	$3, R3, lanes36
-	FSTPQ	(F10, F9), 0(R2)
+	FSTPQ	(F12, F11), 0(R2)
 lanes36done:
 next0Of1:
 tileDone:
-	ADD	$56, R10, R10
-	MOVD	256(R11), R0
+	ADD	$56, R11, R11
+	MOVD	256(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 256(R11)
+	MOVD	R0, 256(R12)
 	BNE	tile
-	MOVD	24(R11), R1
-	MOVD	192(R11), R0
+	MOVD	24(R12), R1
+	MOVD	192(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 192(R11)
-	MOVD	32(R11), R1
-	MOVD	200(R11), R0
+	MOVD	R0, 192(R12)
+	MOVD	32(R12), R1
+	MOVD	200(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 200(R11)
-	MOVD	160(R11), R1
-	MOVD	232(R11), R0
+	MOVD	R0, 200(R12)
+	MOVD	160(R12), R1
+	MOVD	232(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 232(R11)
-	MOVD	144(R11), R1
-	MOVD	224(R11), R0
+	MOVD	R0, 232(R12)
+	MOVD	144(R12), R1
+	MOVD	224(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 224(R11)
-	MOVD	16(R11), R0
+	MOVD	R0, 224(R12)
+	MOVD	16(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 16(R11)
+	MOVD	R0, 16(R12)
 	BNE	plane
 	RET
 lanes1:
@@ -14555,706 +15624,706 @@ lanes8one:
 	B	lanes8done
 lanes9:
 	TBZ	$2, R4, lanes9low
-	FMOVQ	F22, 0(R3)
+	FMOVQ	F24, 0(R3)
 	TBZ	$1, R4, lanes9highone
-	FMOVD	F21, 16(R3)
+	FMOVD	F23, 16(R3)
 	TBZ	$0, R4, lanes9done
 	ADD	$24, R3, R0
-	VST1	V21.S[2], (R0)
+	VST1	V23.S[2], (R0)
 	B	lanes9done
 lanes9highone:
 	TBZ	$0, R4, lanes9done
-	FMOVS	F21, 16(R3)
+	FMOVS	F23, 16(R3)
 	B	lanes9done
 lanes9low:
 	TBZ	$1, R4, lanes9one
-	FMOVD	F22, 0(R3)
+	FMOVD	F24, 0(R3)
 	TBZ	$0, R4, lanes9done
 	ADD	$8, R3, R0
-	VST1	V22.S[2], (R0)
+	VST1	V24.S[2], (R0)
 	B	lanes9done
 lanes9one:
 	TBZ	$0, R4, lanes9done
-	FMOVS	F22, 0(R3)
+	FMOVS	F24, 0(R3)
 	B	lanes9done
 lanes10:
 	TBZ	$2, R4, lanes10low
-	FMOVQ	F20, 0(R3)
+	FMOVQ	F22, 0(R3)
 	TBZ	$1, R4, lanes10highone
-	FMOVD	F19, 16(R3)
+	FMOVD	F21, 16(R3)
 	TBZ	$0, R4, lanes10done
 	ADD	$24, R3, R0
-	VST1	V19.S[2], (R0)
+	VST1	V21.S[2], (R0)
 	B	lanes10done
 lanes10highone:
 	TBZ	$0, R4, lanes10done
-	FMOVS	F19, 16(R3)
+	FMOVS	F21, 16(R3)
 	B	lanes10done
 lanes10low:
 	TBZ	$1, R4, lanes10one
-	FMOVD	F20, 0(R3)
+	FMOVD	F22, 0(R3)
 	TBZ	$0, R4, lanes10done
 	ADD	$8, R3, R0
-	VST1	V20.S[2], (R0)
+	VST1	V22.S[2], (R0)
 	B	lanes10done
 lanes10one:
 	TBZ	$0, R4, lanes10done
-	FMOVS	F20, 0(R3)
+	FMOVS	F22, 0(R3)
 	B	lanes10done
 lanes11:
 	TBZ	$2, R4, lanes11low
-	FMOVQ	F18, 0(R3)
+	FMOVQ	F20, 0(R3)
 	TBZ	$1, R4, lanes11highone
-	FMOVD	F17, 16(R3)
+	FMOVD	F19, 16(R3)
 	TBZ	$0, R4, lanes11done
 	ADD	$24, R3, R0
-	VST1	V17.S[2], (R0)
+	VST1	V19.S[2], (R0)
 	B	lanes11done
 lanes11highone:
 	TBZ	$0, R4, lanes11done
-	FMOVS	F17, 16(R3)
+	FMOVS	F19, 16(R3)
 	B	lanes11done
 lanes11low:
 	TBZ	$1, R4, lanes11one
-	FMOVD	F18, 0(R3)
+	FMOVD	F20, 0(R3)
 	TBZ	$0, R4, lanes11done
 	ADD	$8, R3, R0
-	VST1	V18.S[2], (R0)
+	VST1	V20.S[2], (R0)
 	B	lanes11done
 lanes11one:
 	TBZ	$0, R4, lanes11done
-	FMOVS	F18, 0(R3)
+	FMOVS	F20, 0(R3)
 	B	lanes11done
 lanes12:
 	TBZ	$2, R4, lanes12low
-	FMOVQ	F16, 0(R3)
+	FMOVQ	F18, 0(R3)
 	TBZ	$1, R4, lanes12highone
-	FMOVD	F15, 16(R3)
+	FMOVD	F17, 16(R3)
 	TBZ	$0, R4, lanes12done
 	ADD	$24, R3, R0
-	VST1	V15.S[2], (R0)
+	VST1	V17.S[2], (R0)
 	B	lanes12done
 lanes12highone:
 	TBZ	$0, R4, lanes12done
-	FMOVS	F15, 16(R3)
+	FMOVS	F17, 16(R3)
 	B	lanes12done
 lanes12low:
 	TBZ	$1, R4, lanes12one
-	FMOVD	F16, 0(R3)
+	FMOVD	F18, 0(R3)
 	TBZ	$0, R4, lanes12done
 	ADD	$8, R3, R0
-	VST1	V16.S[2], (R0)
+	VST1	V18.S[2], (R0)
 	B	lanes12done
 lanes12one:
 	TBZ	$0, R4, lanes12done
-	FMOVS	F16, 0(R3)
+	FMOVS	F18, 0(R3)
 	B	lanes12done
 lanes13:
 	TBZ	$2, R4, lanes13low
-	FMOVQ	F14, 0(R3)
+	FMOVQ	F16, 0(R3)
 	TBZ	$1, R4, lanes13highone
-	FMOVD	F13, 16(R3)
+	FMOVD	F15, 16(R3)
 	TBZ	$0, R4, lanes13done
 	ADD	$24, R3, R0
-	VST1	V13.S[2], (R0)
+	VST1	V15.S[2], (R0)
 	B	lanes13done
 lanes13highone:
 	TBZ	$0, R4, lanes13done
-	FMOVS	F13, 16(R3)
+	FMOVS	F15, 16(R3)
 	B	lanes13done
 lanes13low:
 	TBZ	$1, R4, lanes13one
-	FMOVD	F14, 0(R3)
+	FMOVD	F16, 0(R3)
 	TBZ	$0, R4, lanes13done
 	ADD	$8, R3, R0
-	VST1	V14.S[2], (R0)
+	VST1	V16.S[2], (R0)
 	B	lanes13done
 lanes13one:
 	TBZ	$0, R4, lanes13done
-	FMOVS	F14, 0(R3)
+	FMOVS	F16, 0(R3)
 	B	lanes13done
 lanes14:
 	TBZ	$2, R4, lanes14low
-	FMOVQ	F12, 0(R3)
+	FMOVQ	F14, 0(R3)
 	TBZ	$1, R4, lanes14highone
-	FMOVD	F11, 16(R3)
+	FMOVD	F13, 16(R3)
 	TBZ	$0, R4, lanes14done
 	ADD	$24, R3, R0
-	VST1	V11.S[2], (R0)
+	VST1	V13.S[2], (R0)
 	B	lanes14done
 lanes14highone:
 	TBZ	$0, R4, lanes14done
-	FMOVS	F11, 16(R3)
+	FMOVS	F13, 16(R3)
 	B	lanes14done
 lanes14low:
 	TBZ	$1, R4, lanes14one
-	FMOVD	F12, 0(R3)
+	FMOVD	F14, 0(R3)
 	TBZ	$0, R4, lanes14done
 	ADD	$8, R3, R0
-	VST1	V12.S[2], (R0)
+	VST1	V14.S[2], (R0)
 	B	lanes14done
 lanes14one:
 	TBZ	$0, R4, lanes14done
-	FMOVS	F12, 0(R3)
+	FMOVS	F14, 0(R3)
 	B	lanes14done
 lanes15:
 	TBZ	$2, R4, lanes15low
-	FMOVQ	F10, 0(R3)
+	FMOVQ	F12, 0(R3)
 	TBZ	$1, R4, lanes15highone
-	FMOVD	F9, 16(R3)
+	FMOVD	F11, 16(R3)
 	TBZ	$0, R4, lanes15done
 	ADD	$24, R3, R0
-	VST1	V9.S[2], (R0)
+	VST1	V11.S[2], (R0)
 	B	lanes15done
 lanes15highone:
 	TBZ	$0, R4, lanes15done
-	FMOVS	F9, 16(R3)
+	FMOVS	F11, 16(R3)
 	B	lanes15done
 lanes15low:
 	TBZ	$1, R4, lanes15one
-	FMOVD	F10, 0(R3)
+	FMOVD	F12, 0(R3)
 	TBZ	$0, R4, lanes15done
 	ADD	$8, R3, R0
-	VST1	V10.S[2], (R0)
+	VST1	V12.S[2], (R0)
 	B	lanes15done
 lanes15one:
 	TBZ	$0, R4, lanes15done
-	FMOVS	F10, 0(R3)
+	FMOVS	F12, 0(R3)
 	B	lanes15done
 lanes16:
 	TBZ	$2, R4, lanes16low
-	FMOVQ	F20, 0(R3)
+	FMOVQ	F22, 0(R3)
 	TBZ	$1, R4, lanes16highone
-	FMOVD	F19, 16(R3)
+	FMOVD	F21, 16(R3)
 	TBZ	$0, R4, lanes16done
 	ADD	$24, R3, R0
-	VST1	V19.S[2], (R0)
+	VST1	V21.S[2], (R0)
 	B	lanes16done
 lanes16highone:
 	TBZ	$0, R4, lanes16done
-	FMOVS	F19, 16(R3)
+	FMOVS	F21, 16(R3)
 	B	lanes16done
 lanes16low:
 	TBZ	$1, R4, lanes16one
-	FMOVD	F20, 0(R3)
+	FMOVD	F22, 0(R3)
 	TBZ	$0, R4, lanes16done
 	ADD	$8, R3, R0
-	VST1	V20.S[2], (R0)
+	VST1	V22.S[2], (R0)
 	B	lanes16done
 lanes16one:
 	TBZ	$0, R4, lanes16done
-	FMOVS	F20, 0(R3)
+	FMOVS	F22, 0(R3)
 	B	lanes16done
 lanes17:
 	TBZ	$2, R4, lanes17low
-	FMOVQ	F18, 0(R3)
+	FMOVQ	F20, 0(R3)
 	TBZ	$1, R4, lanes17highone
-	FMOVD	F17, 16(R3)
+	FMOVD	F19, 16(R3)
 	TBZ	$0, R4, lanes17done
 	ADD	$24, R3, R0
-	VST1	V17.S[2], (R0)
+	VST1	V19.S[2], (R0)
 	B	lanes17done
 lanes17highone:
 	TBZ	$0, R4, lanes17done
-	FMOVS	F17, 16(R3)
+	FMOVS	F19, 16(R3)
 	B	lanes17done
 lanes17low:
 	TBZ	$1, R4, lanes17one
-	FMOVD	F18, 0(R3)
+	FMOVD	F20, 0(R3)
 	TBZ	$0, R4, lanes17done
 	ADD	$8, R3, R0
-	VST1	V18.S[2], (R0)
+	VST1	V20.S[2], (R0)
 	B	lanes17done
 lanes17one:
 	TBZ	$0, R4, lanes17done
-	FMOVS	F18, 0(R3)
+	FMOVS	F20, 0(R3)
 	B	lanes17done
 lanes18:
 	TBZ	$2, R4, lanes18low
-	FMOVQ	F16, 0(R3)
+	FMOVQ	F18, 0(R3)
 	TBZ	$1, R4, lanes18highone
-	FMOVD	F15, 16(R3)
+	FMOVD	F17, 16(R3)
 	TBZ	$0, R4, lanes18done
 	ADD	$24, R3, R0
-	VST1	V15.S[2], (R0)
+	VST1	V17.S[2], (R0)
 	B	lanes18done
 lanes18highone:
 	TBZ	$0, R4, lanes18done
-	FMOVS	F15, 16(R3)
+	FMOVS	F17, 16(R3)
 	B	lanes18done
 lanes18low:
 	TBZ	$1, R4, lanes18one
-	FMOVD	F16, 0(R3)
+	FMOVD	F18, 0(R3)
 	TBZ	$0, R4, lanes18done
 	ADD	$8, R3, R0
-	VST1	V16.S[2], (R0)
+	VST1	V18.S[2], (R0)
 	B	lanes18done
 lanes18one:
 	TBZ	$0, R4, lanes18done
-	FMOVS	F16, 0(R3)
+	FMOVS	F18, 0(R3)
 	B	lanes18done
 lanes19:
 	TBZ	$2, R4, lanes19low
-	FMOVQ	F14, 0(R3)
+	FMOVQ	F16, 0(R3)
 	TBZ	$1, R4, lanes19highone
-	FMOVD	F13, 16(R3)
+	FMOVD	F15, 16(R3)
 	TBZ	$0, R4, lanes19done
 	ADD	$24, R3, R0
-	VST1	V13.S[2], (R0)
+	VST1	V15.S[2], (R0)
 	B	lanes19done
 lanes19highone:
 	TBZ	$0, R4, lanes19done
-	FMOVS	F13, 16(R3)
+	FMOVS	F15, 16(R3)
 	B	lanes19done
 lanes19low:
 	TBZ	$1, R4, lanes19one
-	FMOVD	F14, 0(R3)
+	FMOVD	F16, 0(R3)
 	TBZ	$0, R4, lanes19done
 	ADD	$8, R3, R0
-	VST1	V14.S[2], (R0)
+	VST1	V16.S[2], (R0)
 	B	lanes19done
 lanes19one:
 	TBZ	$0, R4, lanes19done
-	FMOVS	F14, 0(R3)
+	FMOVS	F16, 0(R3)
 	B	lanes19done
 lanes20:
 	TBZ	$2, R4, lanes20low
-	FMOVQ	F12, 0(R3)
+	FMOVQ	F14, 0(R3)
 	TBZ	$1, R4, lanes20highone
-	FMOVD	F11, 16(R3)
+	FMOVD	F13, 16(R3)
 	TBZ	$0, R4, lanes20done
 	ADD	$24, R3, R0
-	VST1	V11.S[2], (R0)
+	VST1	V13.S[2], (R0)
 	B	lanes20done
 lanes20highone:
 	TBZ	$0, R4, lanes20done
-	FMOVS	F11, 16(R3)
+	FMOVS	F13, 16(R3)
 	B	lanes20done
 lanes20low:
 	TBZ	$1, R4, lanes20one
-	FMOVD	F12, 0(R3)
+	FMOVD	F14, 0(R3)
 	TBZ	$0, R4, lanes20done
 	ADD	$8, R3, R0
-	VST1	V12.S[2], (R0)
+	VST1	V14.S[2], (R0)
 	B	lanes20done
 lanes20one:
 	TBZ	$0, R4, lanes20done
-	FMOVS	F12, 0(R3)
+	FMOVS	F14, 0(R3)
 	B	lanes20done
 lanes21:
 	TBZ	$2, R4, lanes21low
-	FMOVQ	F10, 0(R3)
+	FMOVQ	F12, 0(R3)
 	TBZ	$1, R4, lanes21highone
-	FMOVD	F9, 16(R3)
+	FMOVD	F11, 16(R3)
 	TBZ	$0, R4, lanes21done
 	ADD	$24, R3, R0
-	VST1	V9.S[2], (R0)
+	VST1	V11.S[2], (R0)
 	B	lanes21done
 lanes21highone:
 	TBZ	$0, R4, lanes21done
-	FMOVS	F9, 16(R3)
+	FMOVS	F11, 16(R3)
 	B	lanes21done
 lanes21low:
 	TBZ	$1, R4, lanes21one
-	FMOVD	F10, 0(R3)
+	FMOVD	F12, 0(R3)
 	TBZ	$0, R4, lanes21done
 	ADD	$8, R3, R0
-	VST1	V10.S[2], (R0)
+	VST1	V12.S[2], (R0)
 	B	lanes21done
 lanes21one:
 	TBZ	$0, R4, lanes21done
-	FMOVS	F10, 0(R3)
+	FMOVS	F12, 0(R3)
 	B	lanes21done
 lanes22:
 	TBZ	$2, R4, lanes22low
-	FMOVQ	F18, 0(R3)
+	FMOVQ	F20, 0(R3)
 	TBZ	$1, R4, lanes22highone
-	FMOVD	F17, 16(R3)
+	FMOVD	F19, 16(R3)
 	TBZ	$0, R4, lanes22done
 	ADD	$24, R3, R0
-	VST1	V17.S[2], (R0)
+	VST1	V19.S[2], (R0)
 	B	lanes22done
 lanes22highone:
 	TBZ	$0, R4, lanes22done
-	FMOVS	F17, 16(R3)
+	FMOVS	F19, 16(R3)
 	B	lanes22done
 lanes22low:
 	TBZ	$1, R4, lanes22one
-	FMOVD	F18, 0(R3)
+	FMOVD	F20, 0(R3)
 	TBZ	$0, R4, lanes22done
 	ADD	$8, R3, R0
-	VST1	V18.S[2], (R0)
+	VST1	V20.S[2], (R0)
 	B	lanes22done
 lanes22one:
 	TBZ	$0, R4, lanes22done
-	FMOVS	F18, 0(R3)
+	FMOVS	F20, 0(R3)
 	B	lanes22done
 lanes23:
 	TBZ	$2, R4, lanes23low
-	FMOVQ	F16, 0(R3)
+	FMOVQ	F18, 0(R3)
 	TBZ	$1, R4, lanes23highone
-	FMOVD	F15, 16(R3)
+	FMOVD	F17, 16(R3)
 	TBZ	$0, R4, lanes23done
 	ADD	$24, R3, R0
-	VST1	V15.S[2], (R0)
+	VST1	V17.S[2], (R0)
 	B	lanes23done
 lanes23highone:
 	TBZ	$0, R4, lanes23done
-	FMOVS	F15, 16(R3)
+	FMOVS	F17, 16(R3)
 	B	lanes23done
 lanes23low:
 	TBZ	$1, R4, lanes23one
-	FMOVD	F16, 0(R3)
+	FMOVD	F18, 0(R3)
 	TBZ	$0, R4, lanes23done
 	ADD	$8, R3, R0
-	VST1	V16.S[2], (R0)
+	VST1	V18.S[2], (R0)
 	B	lanes23done
 lanes23one:
 	TBZ	$0, R4, lanes23done
-	FMOVS	F16, 0(R3)
+	FMOVS	F18, 0(R3)
 	B	lanes23done
 lanes24:
 	TBZ	$2, R4, lanes24low
-	FMOVQ	F14, 0(R3)
+	FMOVQ	F16, 0(R3)
 	TBZ	$1, R4, lanes24highone
-	FMOVD	F13, 16(R3)
+	FMOVD	F15, 16(R3)
 	TBZ	$0, R4, lanes24done
 	ADD	$24, R3, R0
-	VST1	V13.S[2], (R0)
+	VST1	V15.S[2], (R0)
 	B	lanes24done
 lanes24highone:
 	TBZ	$0, R4, lanes24done
-	FMOVS	F13, 16(R3)
+	FMOVS	F15, 16(R3)
 	B	lanes24done
 lanes24low:
 	TBZ	$1, R4, lanes24one
-	FMOVD	F14, 0(R3)
+	FMOVD	F16, 0(R3)
 	TBZ	$0, R4, lanes24done
 	ADD	$8, R3, R0
-	VST1	V14.S[2], (R0)
+	VST1	V16.S[2], (R0)
 	B	lanes24done
 lanes24one:
 	TBZ	$0, R4, lanes24done
-	FMOVS	F14, 0(R3)
+	FMOVS	F16, 0(R3)
 	B	lanes24done
 lanes25:
 	TBZ	$2, R4, lanes25low
-	FMOVQ	F12, 0(R3)
+	FMOVQ	F14, 0(R3)
 	TBZ	$1, R4, lanes25highone
-	FMOVD	F11, 16(R3)
+	FMOVD	F13, 16(R3)
 	TBZ	$0, R4, lanes25done
 	ADD	$24, R3, R0
-	VST1	V11.S[2], (R0)
+	VST1	V13.S[2], (R0)
 	B	lanes25done
 lanes25highone:
 	TBZ	$0, R4, lanes25done
-	FMOVS	F11, 16(R3)
+	FMOVS	F13, 16(R3)
 	B	lanes25done
 lanes25low:
 	TBZ	$1, R4, lanes25one
-	FMOVD	F12, 0(R3)
+	FMOVD	F14, 0(R3)
 	TBZ	$0, R4, lanes25done
 	ADD	$8, R3, R0
-	VST1	V12.S[2], (R0)
+	VST1	V14.S[2], (R0)
 	B	lanes25done
 lanes25one:
 	TBZ	$0, R4, lanes25done
-	FMOVS	F12, 0(R3)
+	FMOVS	F14, 0(R3)
 	B	lanes25done
 lanes26:
 	TBZ	$2, R4, lanes26low
-	FMOVQ	F10, 0(R3)
+	FMOVQ	F12, 0(R3)
 	TBZ	$1, R4, lanes26highone
-	FMOVD	F9, 16(R3)
+	FMOVD	F11, 16(R3)
 	TBZ	$0, R4, lanes26done
 	ADD	$24, R3, R0
-	VST1	V9.S[2], (R0)
+	VST1	V11.S[2], (R0)
 	B	lanes26done
 lanes26highone:
 	TBZ	$0, R4, lanes26done
-	FMOVS	F9, 16(R3)
+	FMOVS	F11, 16(R3)
 	B	lanes26done
 lanes26low:
 	TBZ	$1, R4, lanes26one
-	FMOVD	F10, 0(R3)
+	FMOVD	F12, 0(R3)
 	TBZ	$0, R4, lanes26done
 	ADD	$8, R3, R0
-	VST1	V10.S[2], (R0)
+	VST1	V12.S[2], (R0)
 	B	lanes26done
 lanes26one:
 	TBZ	$0, R4, lanes26done
-	FMOVS	F10, 0(R3)
+	FMOVS	F12, 0(R3)
 	B	lanes26done
 lanes27:
 	TBZ	$2, R4, lanes27low
-	FMOVQ	F16, 0(R3)
+	FMOVQ	F18, 0(R3)
 	TBZ	$1, R4, lanes27highone
-	FMOVD	F15, 16(R3)
+	FMOVD	F17, 16(R3)
 	TBZ	$0, R4, lanes27done
 	ADD	$24, R3, R0
-	VST1	V15.S[2], (R0)
+	VST1	V17.S[2], (R0)
 	B	lanes27done
 lanes27highone:
 	TBZ	$0, R4, lanes27done
-	FMOVS	F15, 16(R3)
+	FMOVS	F17, 16(R3)
 	B	lanes27done
 lanes27low:
 	TBZ	$1, R4, lanes27one
-	FMOVD	F16, 0(R3)
+	FMOVD	F18, 0(R3)
 	TBZ	$0, R4, lanes27done
 	ADD	$8, R3, R0
-	VST1	V16.S[2], (R0)
+	VST1	V18.S[2], (R0)
 	B	lanes27done
 lanes27one:
 	TBZ	$0, R4, lanes27done
-	FMOVS	F16, 0(R3)
+	FMOVS	F18, 0(R3)
 	B	lanes27done
 lanes28:
 	TBZ	$2, R4, lanes28low
-	FMOVQ	F14, 0(R3)
+	FMOVQ	F16, 0(R3)
 	TBZ	$1, R4, lanes28highone
-	FMOVD	F13, 16(R3)
+	FMOVD	F15, 16(R3)
 	TBZ	$0, R4, lanes28done
 	ADD	$24, R3, R0
-	VST1	V13.S[2], (R0)
+	VST1	V15.S[2], (R0)
 	B	lanes28done
 lanes28highone:
 	TBZ	$0, R4, lanes28done
-	FMOVS	F13, 16(R3)
+	FMOVS	F15, 16(R3)
 	B	lanes28done
 lanes28low:
 	TBZ	$1, R4, lanes28one
-	FMOVD	F14, 0(R3)
+	FMOVD	F16, 0(R3)
 	TBZ	$0, R4, lanes28done
 	ADD	$8, R3, R0
-	VST1	V14.S[2], (R0)
+	VST1	V16.S[2], (R0)
 	B	lanes28done
 lanes28one:
 	TBZ	$0, R4, lanes28done
-	FMOVS	F14, 0(R3)
+	FMOVS	F16, 0(R3)
 	B	lanes28done
 lanes29:
 	TBZ	$2, R4, lanes29low
-	FMOVQ	F12, 0(R3)
+	FMOVQ	F14, 0(R3)
 	TBZ	$1, R4, lanes29highone
-	FMOVD	F11, 16(R3)
+	FMOVD	F13, 16(R3)
 	TBZ	$0, R4, lanes29done
 	ADD	$24, R3, R0
-	VST1	V11.S[2], (R0)
+	VST1	V13.S[2], (R0)
 	B	lanes29done
 lanes29highone:
 	TBZ	$0, R4, lanes29done
-	FMOVS	F11, 16(R3)
+	FMOVS	F13, 16(R3)
 	B	lanes29done
 lanes29low:
 	TBZ	$1, R4, lanes29one
-	FMOVD	F12, 0(R3)
+	FMOVD	F14, 0(R3)
 	TBZ	$0, R4, lanes29done
 	ADD	$8, R3, R0
-	VST1	V12.S[2], (R0)
+	VST1	V14.S[2], (R0)
 	B	lanes29done
 lanes29one:
 	TBZ	$0, R4, lanes29done
-	FMOVS	F12, 0(R3)
+	FMOVS	F14, 0(R3)
 	B	lanes29done
 lanes30:
 	TBZ	$2, R4, lanes30low
-	FMOVQ	F10, 0(R3)
+	FMOVQ	F12, 0(R3)
 	TBZ	$1, R4, lanes30highone
-	FMOVD	F9, 16(R3)
+	FMOVD	F11, 16(R3)
 	TBZ	$0, R4, lanes30done
 	ADD	$24, R3, R0
-	VST1	V9.S[2], (R0)
+	VST1	V11.S[2], (R0)
 	B	lanes30done
 lanes30highone:
 	TBZ	$0, R4, lanes30done
-	FMOVS	F9, 16(R3)
+	FMOVS	F11, 16(R3)
 	B	lanes30done
 lanes30low:
 	TBZ	$1, R4, lanes30one
-	FMOVD	F10, 0(R3)
+	FMOVD	F12, 0(R3)
 	TBZ	$0, R4, lanes30done
 	ADD	$8, R3, R0
-	VST1	V10.S[2], (R0)
+	VST1	V12.S[2], (R0)
 	B	lanes30done
 lanes30one:
 	TBZ	$0, R4, lanes30done
-	FMOVS	F10, 0(R3)
+	FMOVS	F12, 0(R3)
 	B	lanes30done
 lanes31:
 	TBZ	$2, R4, lanes31low
-	FMOVQ	F14, 0(R3)
+	FMOVQ	F16, 0(R3)
 	TBZ	$1, R4, lanes31highone
-	FMOVD	F13, 16(R3)
+	FMOVD	F15, 16(R3)
 	TBZ	$0, R4, lanes31done
 	ADD	$24, R3, R0
-	VST1	V13.S[2], (R0)
+	VST1	V15.S[2], (R0)
 	B	lanes31done
 lanes31highone:
 	TBZ	$0, R4, lanes31done
-	FMOVS	F13, 16(R3)
+	FMOVS	F15, 16(R3)
 	B	lanes31done
 lanes31low:
 	TBZ	$1, R4, lanes31one
-	FMOVD	F14, 0(R3)
+	FMOVD	F16, 0(R3)
 	TBZ	$0, R4, lanes31done
 	ADD	$8, R3, R0
-	VST1	V14.S[2], (R0)
+	VST1	V16.S[2], (R0)
 	B	lanes31done
 lanes31one:
 	TBZ	$0, R4, lanes31done
-	FMOVS	F14, 0(R3)
+	FMOVS	F16, 0(R3)
 	B	lanes31done
 lanes32:
 	TBZ	$2, R4, lanes32low
-	FMOVQ	F12, 0(R3)
+	FMOVQ	F14, 0(R3)
 	TBZ	$1, R4, lanes32highone
-	FMOVD	F11, 16(R3)
+	FMOVD	F13, 16(R3)
 	TBZ	$0, R4, lanes32done
 	ADD	$24, R3, R0
-	VST1	V11.S[2], (R0)
+	VST1	V13.S[2], (R0)
 	B	lanes32done
 lanes32highone:
 	TBZ	$0, R4, lanes32done
-	FMOVS	F11, 16(R3)
+	FMOVS	F13, 16(R3)
 	B	lanes32done
 lanes32low:
 	TBZ	$1, R4, lanes32one
-	FMOVD	F12, 0(R3)
+	FMOVD	F14, 0(R3)
 	TBZ	$0, R4, lanes32done
 	ADD	$8, R3, R0
-	VST1	V12.S[2], (R0)
+	VST1	V14.S[2], (R0)
 	B	lanes32done
 lanes32one:
 	TBZ	$0, R4, lanes32done
-	FMOVS	F12, 0(R3)
+	FMOVS	F14, 0(R3)
 	B	lanes32done
 lanes33:
 	TBZ	$2, R4, lanes33low
-	FMOVQ	F10, 0(R3)
+	FMOVQ	F12, 0(R3)
 	TBZ	$1, R4, lanes33highone
-	FMOVD	F9, 16(R3)
+	FMOVD	F11, 16(R3)
 	TBZ	$0, R4, lanes33done
 	ADD	$24, R3, R0
-	VST1	V9.S[2], (R0)
+	VST1	V11.S[2], (R0)
 	B	lanes33done
 lanes33highone:
 	TBZ	$0, R4, lanes33done
-	FMOVS	F9, 16(R3)
+	FMOVS	F11, 16(R3)
 	B	lanes33done
 lanes33low:
 	TBZ	$1, R4, lanes33one
-	FMOVD	F10, 0(R3)
+	FMOVD	F12, 0(R3)
 	TBZ	$0, R4, lanes33done
 	ADD	$8, R3, R0
-	VST1	V10.S[2], (R0)
+	VST1	V12.S[2], (R0)
 	B	lanes33done
 lanes33one:
 	TBZ	$0, R4, lanes33done
-	FMOVS	F10, 0(R3)
+	FMOVS	F12, 0(R3)
 	B	lanes33done
 lanes34:
 	TBZ	$2, R4, lanes34low
-	FMOVQ	F12, 0(R3)
+	FMOVQ	F14, 0(R3)
 	TBZ	$1, R4, lanes34highone
-	FMOVD	F11, 16(R3)
+	FMOVD	F13, 16(R3)
 	TBZ	$0, R4, lanes34done
 	ADD	$24, R3, R0
-	VST1	V11.S[2], (R0)
+	VST1	V13.S[2], (R0)
 	B	lanes34done
 lanes34highone:
 	TBZ	$0, R4, lanes34done
-	FMOVS	F11, 16(R3)
+	FMOVS	F13, 16(R3)
 	B	lanes34done
 lanes34low:
 	TBZ	$1, R4, lanes34one
-	FMOVD	F12, 0(R3)
+	FMOVD	F14, 0(R3)
 	TBZ	$0, R4, lanes34done
 	ADD	$8, R3, R0
-	VST1	V12.S[2], (R0)
+	VST1	V14.S[2], (R0)
 	B	lanes34done
 lanes34one:
 	TBZ	$0, R4, lanes34done
-	FMOVS	F12, 0(R3)
+	FMOVS	F14, 0(R3)
 	B	lanes34done
 lanes35:
 	TBZ	$2, R4, lanes35low
-	FMOVQ	F10, 0(R3)
+	FMOVQ	F12, 0(R3)
 	TBZ	$1, R4, lanes35highone
-	FMOVD	F9, 16(R3)
+	FMOVD	F11, 16(R3)
 	TBZ	$0, R4, lanes35done
 	ADD	$24, R3, R0
-	VST1	V9.S[2], (R0)
+	VST1	V11.S[2], (R0)
 	B	lanes35done
 lanes35highone:
 	TBZ	$0, R4, lanes35done
-	FMOVS	F9, 16(R3)
+	FMOVS	F11, 16(R3)
 	B	lanes35done
 lanes35low:
 	TBZ	$1, R4, lanes35one
-	FMOVD	F10, 0(R3)
+	FMOVD	F12, 0(R3)
 	TBZ	$0, R4, lanes35done
 	ADD	$8, R3, R0
-	VST1	V10.S[2], (R0)
+	VST1	V12.S[2], (R0)
 	B	lanes35done
 lanes35one:
 	TBZ	$0, R4, lanes35done
-	FMOVS	F10, 0(R3)
+	FMOVS	F12, 0(R3)
 	B	lanes35done
 lanes36:
 	TBZ	$2, R3, lanes36low
-	FMOVQ	F10, 0(R2)
+	FMOVQ	F12, 0(R2)
 	TBZ	$1, R3, lanes36highone
-	FMOVD	F9, 16(R2)
+	FMOVD	F11, 16(R2)
 	TBZ	$0, R3, lanes36done
 	ADD	$24, R2, R0
-	VST1	V9.S[2], (R0)
+	VST1	V11.S[2], (R0)
 	B	lanes36done
 lanes36highone:
 	TBZ	$0, R3, lanes36done
-	FMOVS	F9, 16(R2)
+	FMOVS	F11, 16(R2)
 	B	lanes36done
 lanes36low:
 	TBZ	$1, R3, lanes36one
-	FMOVD	F10, 0(R2)
+	FMOVD	F12, 0(R2)
 	TBZ	$0, R3, lanes36done
 	ADD	$8, R2, R0
-	VST1	V10.S[2], (R0)
+	VST1	V12.S[2], (R0)
 	B	lanes36done
 lanes36one:
 	TBZ	$0, R3, lanes36done
-	FMOVS	F10, 0(R2)
+	FMOVS	F12, 0(R2)
 	B	lanes36done
 
 // func tileDots5StridedNEON(tilePlanes *tilePlanes)
 TEXT ·tileDots5StridedNEON(SB), NOSPLIT, $0-8
-	MOVD	tilePlanes+0(FP), R11
-	MOVD	0(R11), R0
-	MOVD	R0, 208(R11)
-	MOVD	8(R11), R0
-	MOVD	R0, 216(R11)
-	MOVD	168(R11), R0
-	MOVD	R0, 240(R11)
+	MOVD	tilePlanes+0(FP), R12
+	MOVD	0(R12), R0
+	MOVD	R0, 208(R12)
+	MOVD	8(R12), R0
+	MOVD	R0, 216(R12)
+	MOVD	168(R12), R0
+	MOVD	R0, 240(R12)
 plane:
-	MOVD	208(R11), R0
-	MOVD	R0, 192(R11)
-	MOVD	216(R11), R0
-	MOVD	R0, 200(R11)
-	MOVD	40(R11), R0
-	MOVD	R0, 248(R11)
+	MOVD	208(R12), R0
+	MOVD	R0, 192(R12)
+	MOVD	216(R12), R0
+	MOVD	R0, 200(R12)
+	MOVD	40(R12), R0
+	MOVD	R0, 248(R12)
 image:
-	MOVD	96(R11), R0
-	MOVD	R0, 256(R11)
-	MOVD	104(R11), R10
+	MOVD	96(R12), R0
+	MOVD	R0, 256(R12)
+	MOVD	104(R12), R11
 tile:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$8, R0
 	BNE	lower8
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	8(R10), R0
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear8
 	MOVD	R3, R0
@@ -15274,8 +16343,8 @@ tile:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear8:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -15325,16 +16394,16 @@ yNear8:
 	VZIP2	V0.D2, V1.D2, V14.D2
 	VAND	V31.B16, V15.B16, V15.B16
 	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
+	MOVD	240(R12), R9
+	MOVD	176(R12), R8
 	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
+	MOVD	192(R12), R6
+	MOVD	64(R12), R5
+	MOVD	24(R11), R4
+	MOVD	32(R11), R3
+	MOVD	0(R11), R0
 	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear16
 	MOVD	R6, R0
@@ -15370,10 +16439,10 @@ yNear8:
 	ADD	R5, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear16:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
+	MOVD	112(R12), R2
+	MOVD	40(R11), R0
 	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	88(R12), R1
 columnsOf8:
 	ADD	$32, R2, R2
 	FLDPQ	0(R2), (F3, F2)
@@ -15620,7 +16689,7 @@ columnOf8Below3:
 	VFMLA	V15.S4, V31.S4, V5.S4
 	VFMLA	V14.S4, V30.S4, V4.S4
 columnOf8Done:
-	MOVD	80(R11), R0
+	MOVD	80(R12), R0
 	ADD	R0, R6, R6
 	FSTPQ	(F13, F12), 0(R9)
 	ADD	R8<<0, R9, R0
@@ -15634,16 +16703,17 @@ columnOf8Done:
 	ADD	$32, R9, R9
 	SUBS	$1, R1, R1
 	BNE	columnsOf8
+columnsOf8Done:
 	B	tileDone
 lower8:
-	MOVD	16(R10), R0
+	MOVD	16(R11), R0
 	CMP	$7, R0
 	BNE	lower7
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	8(R10), R0
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear7
 	MOVD	R3, R0
@@ -15661,8 +16731,579 @@ lower8:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear7:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V29.D2
+	VZIP2	V0.D2, V1.D2, V28.D2
+	VAND	V31.B16, V29.B16, V29.B16
+	VAND	V30.B16, V28.B16, V28.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V27.D2
+	VZIP2	V0.D2, V1.D2, V26.D2
+	VAND	V31.B16, V27.B16, V27.B16
+	VAND	V30.B16, V26.B16, V26.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V19.D2
+	VZIP2	V0.D2, V1.D2, V18.D2
+	VAND	V31.B16, V19.B16, V19.B16
+	VAND	V30.B16, V18.B16, V18.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	xNear14
+	MOVD	R7, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R6, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear14:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf7:
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf7Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V15.S4
+	VFMLA	V28.S4, V30.S4, V14.S4
+columnOf7Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf7Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V13.S4
+	VFMLA	V28.S4, V30.S4, V12.S4
+columnOf7Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf7Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+	VFMLA	V29.S4, V31.S4, V11.S4
+	VFMLA	V28.S4, V30.S4, V10.S4
+columnOf7Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf7Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+	VFMLA	V29.S4, V31.S4, V9.S4
+	VFMLA	V28.S4, V30.S4, V8.S4
+columnOf7Below3:
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+	VFMLA	V29.S4, V31.S4, V7.S4
+	VFMLA	V28.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	ADD	R6, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 416(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 448(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	ADD	R6, R0, R0
+	CMP	$15, R4
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 480(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	ADD	R6, R0, R0
+	CMP	$16, R4
+	BLE	columnOf7Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 512(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+columnOf7Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<0, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BEQ	columnsOf7Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R5
+	BGT	nextColumnOf7Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V15.S4
+	VFMLA	V28.S4, V30.S4, V14.S4
+nextColumnOf7Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf7Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V13.S4
+	VFMLA	V28.S4, V30.S4, V12.S4
+nextColumnOf7Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf7Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+	VFMLA	V29.S4, V31.S4, V11.S4
+	VFMLA	V28.S4, V30.S4, V10.S4
+nextColumnOf7Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf7Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+	VFMLA	V29.S4, V31.S4, V9.S4
+	VFMLA	V28.S4, V30.S4, V8.S4
+nextColumnOf7Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+	VFMLA	V29.S4, V31.S4, V7.S4
+	VFMLA	V28.S4, V30.S4, V6.S4
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	FLDPQ	352(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	FLDPQ	384(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	CMP	$13, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	416(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	CMP	$14, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	448(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	CMP	$15, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	480(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	CMP	$16, R4
+	BLE	nextColumnOf7Done
+	FLDPQ	512(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+nextColumnOf7Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<0, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf7
+columnsOf7Done:
+	B	tileDone
+lower7:
+	MOVD	16(R11), R0
+	CMP	$6, R0
+	BNE	lower6
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
+	ADD	R0, R3, R3
+	MOVD	272(R12), R0
+	CMP	$0, R0
+	BEQ	yNear6
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear6:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -15700,305 +17341,469 @@ yNear7:
 	VZIP2	V0.D2, V1.D2, V16.D2
 	VAND	V31.B16, V17.B16, V17.B16
 	VAND	V30.B16, V16.B16, V16.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V15.D2
-	VZIP2	V0.D2, V1.D2, V14.D2
-	VAND	V31.B16, V15.B16, V15.B16
-	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	xNear14
-	MOVD	R6, R0
+	BEQ	xNear12
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear14:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
-columnsOf7:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R9), (F13, F12)
-	ADD	R8<<0, R9, R0
+xNear12:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf6:
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<2, R9, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R6, R0
-	CMP	$0, R4
-	BGT	columnOf7Below0
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf6Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+columnOf6Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf6Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V27.S4, V31.S4, V13.S4
 	VFMLA	V26.S4, V30.S4, V12.S4
-columnOf7Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
-	BGT	columnOf7Below1
+columnOf6Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf6Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
 	VFMLA	V27.S4, V31.S4, V11.S4
 	VFMLA	V26.S4, V30.S4, V10.S4
-columnOf7Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
-	BGT	columnOf7Below2
+columnOf6Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf6Below3
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V25.S4, V31.S4, V13.S4
 	VFMLA	V24.S4, V30.S4, V12.S4
 	VFMLA	V27.S4, V31.S4, V9.S4
 	VFMLA	V26.S4, V30.S4, V8.S4
-columnOf7Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf7Below3
+columnOf6Below3:
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
 	VFMLA	V25.S4, V31.S4, V11.S4
 	VFMLA	V24.S4, V30.S4, V10.S4
 	VFMLA	V27.S4, V31.S4, V7.S4
 	VFMLA	V26.S4, V30.S4, V6.S4
-columnOf7Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V23.S4, V31.S4, V13.S4
 	VFMLA	V22.S4, V30.S4, V12.S4
 	VFMLA	V25.S4, V31.S4, V9.S4
 	VFMLA	V24.S4, V30.S4, V8.S4
-	VFMLA	V27.S4, V31.S4, V5.S4
-	VFMLA	V26.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
 	VFMLA	V23.S4, V31.S4, V11.S4
 	VFMLA	V22.S4, V30.S4, V10.S4
 	VFMLA	V25.S4, V31.S4, V7.S4
 	VFMLA	V24.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
 	VFMLA	V23.S4, V31.S4, V9.S4
 	VFMLA	V22.S4, V30.S4, V8.S4
-	VFMLA	V25.S4, V31.S4, V5.S4
-	VFMLA	V24.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
 	VFMLA	V23.S4, V31.S4, V7.S4
 	VFMLA	V22.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V19.S4, V31.S4, V13.S4
 	VFMLA	V18.S4, V30.S4, V12.S4
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-	VFMLA	V23.S4, V31.S4, V5.S4
-	VFMLA	V22.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
 	VFMLA	V19.S4, V31.S4, V11.S4
 	VFMLA	V18.S4, V30.S4, V10.S4
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V13.S4
 	VFMLA	V16.S4, V30.S4, V12.S4
 	VFMLA	V19.S4, V31.S4, V9.S4
 	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V11.S4
 	VFMLA	V16.S4, V30.S4, V10.S4
 	VFMLA	V19.S4, V31.S4, V7.S4
 	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$13, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V13.S4
-	VFMLA	V14.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 416(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V9.S4
 	VFMLA	V16.S4, V30.S4, V8.S4
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$13, R3
-	BLE	columnOf7Done
+	ADD	R6, R0, R0
+	CMP	$14, R4
+	BLE	columnOf6Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V11.S4
-	VFMLA	V14.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 448(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V7.S4
 	VFMLA	V16.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$14, R3
-	BLE	columnOf7Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V9.S4
-	VFMLA	V14.S4, V30.S4, V8.S4
-	VFMLA	V17.S4, V31.S4, V5.S4
-	VFMLA	V16.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$15, R3
-	BLE	columnOf7Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V7.S4
-	VFMLA	V14.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$16, R3
-	BLE	columnOf7Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V5.S4
-	VFMLA	V14.S4, V30.S4, V4.S4
-columnOf7Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	FSTPQ	(F13, F12), 0(R9)
-	ADD	R8<<0, R9, R0
+columnOf6Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
 	FSTPQ	(F11, F10), 0(R0)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<2, R9, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R9, R9
-	SUBS	$1, R1, R1
-	BNE	columnsOf7
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BEQ	columnsOf6Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R5
+	BGT	nextColumnOf6Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+nextColumnOf6Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf6Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+nextColumnOf6Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf6Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+nextColumnOf6Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf6Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+nextColumnOf6Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	CMP	$11, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	352(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	CMP	$12, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	384(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	CMP	$13, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	416(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	CMP	$14, R4
+	BLE	nextColumnOf6Done
+	FLDPQ	448(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+nextColumnOf6Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<0, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf6
+columnsOf6Done:
 	B	tileDone
-lower7:
-	MOVD	16(R10), R0
-	CMP	$6, R0
-	BNE	lower6
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	8(R10), R0
+lower6:
+	MOVD	16(R11), R0
+	CMP	$5, R0
+	BNE	lower5
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	yNear6
+	BEQ	yNear5
 	MOVD	R3, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
@@ -16009,11 +17814,9 @@ lower7:
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear6:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
+yNear5:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -16045,277 +17848,419 @@ yNear6:
 	VZIP2	V0.D2, V1.D2, V16.D2
 	VAND	V31.B16, V17.B16, V17.B16
 	VAND	V30.B16, V16.B16, V16.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V15.D2
-	VZIP2	V0.D2, V1.D2, V14.D2
-	VAND	V31.B16, V15.B16, V15.B16
-	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	xNear12
-	MOVD	R6, R0
+	BEQ	xNear10
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear12:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
-columnsOf6:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R9), (F13, F12)
-	ADD	R8<<0, R9, R0
+xNear10:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf5:
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<2, R9, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R6, R0
-	CMP	$0, R4
-	BGT	columnOf6Below0
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf5Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+columnOf5Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf5Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V25.S4, V31.S4, V13.S4
 	VFMLA	V24.S4, V30.S4, V12.S4
-columnOf6Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
-	BGT	columnOf6Below1
+columnOf5Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf5Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
 	VFMLA	V25.S4, V31.S4, V11.S4
 	VFMLA	V24.S4, V30.S4, V10.S4
-columnOf6Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
-	BGT	columnOf6Below2
+columnOf5Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf5Below3
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V23.S4, V31.S4, V13.S4
 	VFMLA	V22.S4, V30.S4, V12.S4
 	VFMLA	V25.S4, V31.S4, V9.S4
 	VFMLA	V24.S4, V30.S4, V8.S4
-columnOf6Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf6Below3
+columnOf5Below3:
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
 	VFMLA	V23.S4, V31.S4, V11.S4
 	VFMLA	V22.S4, V30.S4, V10.S4
 	VFMLA	V25.S4, V31.S4, V7.S4
 	VFMLA	V24.S4, V30.S4, V6.S4
-columnOf6Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
 	VFMLA	V23.S4, V31.S4, V9.S4
 	VFMLA	V22.S4, V30.S4, V8.S4
-	VFMLA	V25.S4, V31.S4, V5.S4
-	VFMLA	V24.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
 	VFMLA	V23.S4, V31.S4, V7.S4
 	VFMLA	V22.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V19.S4, V31.S4, V13.S4
 	VFMLA	V18.S4, V30.S4, V12.S4
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-	VFMLA	V23.S4, V31.S4, V5.S4
-	VFMLA	V22.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
 	VFMLA	V19.S4, V31.S4, V11.S4
 	VFMLA	V18.S4, V30.S4, V10.S4
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V13.S4
 	VFMLA	V16.S4, V30.S4, V12.S4
 	VFMLA	V19.S4, V31.S4, V9.S4
 	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V11.S4
 	VFMLA	V16.S4, V30.S4, V10.S4
 	VFMLA	V19.S4, V31.S4, V7.S4
 	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$11, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V13.S4
-	VFMLA	V14.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V9.S4
 	VFMLA	V16.S4, V30.S4, V8.S4
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$11, R3
-	BLE	columnOf6Done
+	ADD	R6, R0, R0
+	CMP	$12, R4
+	BLE	columnOf5Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V11.S4
-	VFMLA	V14.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V7.S4
 	VFMLA	V16.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$12, R3
-	BLE	columnOf6Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V9.S4
-	VFMLA	V14.S4, V30.S4, V8.S4
-	VFMLA	V17.S4, V31.S4, V5.S4
-	VFMLA	V16.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$13, R3
-	BLE	columnOf6Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V7.S4
-	VFMLA	V14.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$14, R3
-	BLE	columnOf6Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V5.S4
-	VFMLA	V14.S4, V30.S4, V4.S4
-columnOf6Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	FSTPQ	(F13, F12), 0(R9)
-	ADD	R8<<0, R9, R0
+columnOf5Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
 	FSTPQ	(F11, F10), 0(R0)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<2, R9, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R9, R9
-	SUBS	$1, R1, R1
-	BNE	columnsOf6
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BEQ	columnsOf5Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R5
+	BGT	nextColumnOf5Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+nextColumnOf5Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf5Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+nextColumnOf5Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf5Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+nextColumnOf5Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf5Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+nextColumnOf5Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	CMP	$9, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	CMP	$10, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	CMP	$11, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	352(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	CMP	$12, R4
+	BLE	nextColumnOf5Done
+	FLDPQ	384(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+nextColumnOf5Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<0, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf5
+columnsOf5Done:
 	B	tileDone
-lower6:
-	MOVD	16(R10), R0
-	CMP	$5, R0
-	BNE	lower5
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	8(R10), R0
+lower5:
+	MOVD	16(R11), R0
+	CMP	$4, R0
+	BNE	lower4
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	yNear5
+	BEQ	yNear4
 	MOVD	R3, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
@@ -16324,11 +18269,9 @@ lower6:
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear5:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
+yNear4:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -16354,260 +18297,378 @@ yNear5:
 	VZIP2	V0.D2, V1.D2, V16.D2
 	VAND	V31.B16, V17.B16, V17.B16
 	VAND	V30.B16, V16.B16, V16.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V15.D2
-	VZIP2	V0.D2, V1.D2, V14.D2
-	VAND	V31.B16, V15.B16, V15.B16
-	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	xNear10
-	MOVD	R6, R0
+	BEQ	xNear8
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear10:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
-columnsOf5:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R9), (F13, F12)
-	ADD	R8<<0, R9, R0
+xNear8:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf4:
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<2, R9, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R6, R0
-	CMP	$0, R4
-	BGT	columnOf5Below0
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf4Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+columnOf4Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf4Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V23.S4, V31.S4, V13.S4
 	VFMLA	V22.S4, V30.S4, V12.S4
-columnOf5Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
-	BGT	columnOf5Below1
+columnOf4Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf4Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
 	VFMLA	V23.S4, V31.S4, V11.S4
 	VFMLA	V22.S4, V30.S4, V10.S4
-columnOf5Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
-	BGT	columnOf5Below2
+columnOf4Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf4Below3
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
 	VFMLA	V23.S4, V31.S4, V9.S4
 	VFMLA	V22.S4, V30.S4, V8.S4
-columnOf5Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf5Below3
+columnOf4Below3:
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
 	VFMLA	V23.S4, V31.S4, V7.S4
 	VFMLA	V22.S4, V30.S4, V6.S4
-columnOf5Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V19.S4, V31.S4, V13.S4
 	VFMLA	V18.S4, V30.S4, V12.S4
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-	VFMLA	V23.S4, V31.S4, V5.S4
-	VFMLA	V22.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
 	VFMLA	V19.S4, V31.S4, V11.S4
 	VFMLA	V18.S4, V30.S4, V10.S4
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V13.S4
 	VFMLA	V16.S4, V30.S4, V12.S4
 	VFMLA	V19.S4, V31.S4, V9.S4
 	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V11.S4
 	VFMLA	V16.S4, V30.S4, V10.S4
 	VFMLA	V19.S4, V31.S4, V7.S4
 	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$9, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V13.S4
-	VFMLA	V14.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V9.S4
 	VFMLA	V16.S4, V30.S4, V8.S4
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$9, R3
-	BLE	columnOf5Done
+	ADD	R6, R0, R0
+	CMP	$10, R4
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V11.S4
-	VFMLA	V14.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V7.S4
 	VFMLA	V16.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$10, R3
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V9.S4
-	VFMLA	V14.S4, V30.S4, V8.S4
-	VFMLA	V17.S4, V31.S4, V5.S4
-	VFMLA	V16.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$11, R3
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V7.S4
-	VFMLA	V14.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$12, R3
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V5.S4
-	VFMLA	V14.S4, V30.S4, V4.S4
-columnOf5Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	FSTPQ	(F13, F12), 0(R9)
-	ADD	R8<<0, R9, R0
+columnOf4Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
 	FSTPQ	(F11, F10), 0(R0)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<2, R9, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R9, R9
-	SUBS	$1, R1, R1
-	BNE	columnsOf5
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BEQ	columnsOf4Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R5
+	BGT	nextColumnOf4Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+nextColumnOf4Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf4Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+nextColumnOf4Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf4Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+nextColumnOf4Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf4Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+nextColumnOf4Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	CMP	$7, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	CMP	$8, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	CMP	$9, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	288(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	CMP	$10, R4
+	BLE	nextColumnOf4Done
+	FLDPQ	320(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+nextColumnOf4Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<0, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf4
+columnsOf4Done:
 	B	tileDone
-lower5:
-	MOVD	16(R10), R0
-	CMP	$4, R0
-	BNE	lower4
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	8(R10), R0
+lower4:
+	MOVD	16(R11), R0
+	CMP	$3, R0
+	BNE	lower3
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	yNear4
+	BEQ	yNear3
 	MOVD	R3, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear4:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
+yNear3:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -16627,230 +18688,326 @@ yNear4:
 	VZIP2	V0.D2, V1.D2, V16.D2
 	VAND	V31.B16, V17.B16, V17.B16
 	VAND	V30.B16, V16.B16, V16.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V15.D2
-	VZIP2	V0.D2, V1.D2, V14.D2
-	VAND	V31.B16, V15.B16, V15.B16
-	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	xNear8
-	MOVD	R6, R0
+	BEQ	xNear6
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear8:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
-columnsOf4:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R9), (F13, F12)
-	ADD	R8<<0, R9, R0
+xNear6:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf3:
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<2, R9, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R6, R0
-	CMP	$0, R4
-	BGT	columnOf4Below0
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf3Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+columnOf3Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf3Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
-columnOf4Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
-	BGT	columnOf4Below1
+columnOf3Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf3Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
-columnOf4Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
-	BGT	columnOf4Below2
+columnOf3Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf3Below3
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V19.S4, V31.S4, V13.S4
 	VFMLA	V18.S4, V30.S4, V12.S4
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-columnOf4Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf4Below3
+columnOf3Below3:
+	ADD	R6, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
 	VFMLA	V19.S4, V31.S4, V11.S4
 	VFMLA	V18.S4, V30.S4, V10.S4
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-columnOf4Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$5, R4
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V13.S4
 	VFMLA	V16.S4, V30.S4, V12.S4
 	VFMLA	V19.S4, V31.S4, V9.S4
 	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V11.S4
 	VFMLA	V16.S4, V30.S4, V10.S4
 	VFMLA	V19.S4, V31.S4, V7.S4
 	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$7, R4
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V13.S4
-	VFMLA	V14.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V9.S4
 	VFMLA	V16.S4, V30.S4, V8.S4
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$7, R3
-	BLE	columnOf4Done
+	ADD	R6, R0, R0
+	CMP	$8, R4
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V11.S4
-	VFMLA	V14.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V7.S4
 	VFMLA	V16.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$8, R3
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V9.S4
-	VFMLA	V14.S4, V30.S4, V8.S4
-	VFMLA	V17.S4, V31.S4, V5.S4
-	VFMLA	V16.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$9, R3
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V7.S4
-	VFMLA	V14.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$10, R3
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V5.S4
-	VFMLA	V14.S4, V30.S4, V4.S4
-columnOf4Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	FSTPQ	(F13, F12), 0(R9)
-	ADD	R8<<0, R9, R0
+columnOf3Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
 	FSTPQ	(F11, F10), 0(R0)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<2, R9, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R9, R9
-	SUBS	$1, R1, R1
-	BNE	columnsOf4
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BEQ	columnsOf3Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R5
+	BGT	nextColumnOf3Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+nextColumnOf3Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf3Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+nextColumnOf3Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf3Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+nextColumnOf3Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf3Below3
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+nextColumnOf3Below3:
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+	CMP	$5, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+	CMP	$6, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	CMP	$7, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	224(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+	CMP	$8, R4
+	BLE	nextColumnOf3Done
+	FLDPQ	256(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+nextColumnOf3Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<0, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BNE	columnsOf3
+columnsOf3Done:
 	B	tileDone
-lower4:
-	MOVD	16(R10), R0
-	CMP	$3, R0
-	BNE	lower3
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	8(R10), R0
+lower3:
+	MOVD	16(R11), R0
+	CMP	$2, R0
+	BNE	lower2
+	MOVD	200(R12), R3
+	MOVD	72(R12), R2
+	MOVD	8(R11), R0
 	ADD	R0, R3, R3
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	yNear3
+	BEQ	yNear2
 	MOVD	R3, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear3:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
+yNear2:
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -16864,519 +19021,510 @@ yNear3:
 	VZIP2	V0.D2, V1.D2, V16.D2
 	VAND	V31.B16, V17.B16, V17.B16
 	VAND	V30.B16, V16.B16, V16.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V15.D2
-	VZIP2	V0.D2, V1.D2, V14.D2
-	VAND	V31.B16, V15.B16, V15.B16
-	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
-	BEQ	xNear6
-	MOVD	R6, R0
+	BEQ	xNear4
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear6:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
-columnsOf3:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R9), (F13, F12)
-	ADD	R8<<0, R9, R0
+xNear4:
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
+columnsOf2:
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<2, R9, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R6, R0
-	CMP	$0, R4
-	BGT	columnOf3Below0
+	MOVD	R7, R0
+	CMP	$0, R5
+	BGT	columnOf2Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+columnOf2Below0:
+	ADD	R6, R0, R0
+	CMP	$1, R5
+	BGT	columnOf2Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V19.S4, V31.S4, V13.S4
 	VFMLA	V18.S4, V30.S4, V12.S4
-columnOf3Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
-	BGT	columnOf3Below1
+columnOf2Below1:
+	ADD	R6, R0, R0
+	CMP	$2, R5
+	BGT	columnOf2Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
 	VFMLA	V19.S4, V31.S4, V11.S4
 	VFMLA	V18.S4, V30.S4, V10.S4
-columnOf3Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
-	BGT	columnOf3Below2
+columnOf2Below2:
+	ADD	R6, R0, R0
+	CMP	$3, R5
+	BGT	columnOf2Below3
+	CMP	$3, R4
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V13.S4
 	VFMLA	V16.S4, V30.S4, V12.S4
 	VFMLA	V19.S4, V31.S4, V9.S4
 	VFMLA	V18.S4, V30.S4, V8.S4
-columnOf3Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf3Below3
+columnOf2Below3:
+	ADD	R6, R0, R0
+	CMP	$4, R4
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V11.S4
 	VFMLA	V16.S4, V30.S4, V10.S4
 	VFMLA	V19.S4, V31.S4, V7.S4
 	VFMLA	V18.S4, V30.S4, V6.S4
-columnOf3Below3:
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
+	CMP	$5, R4
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V13.S4
-	VFMLA	V14.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V9.S4
 	VFMLA	V16.S4, V30.S4, V8.S4
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$5, R3
-	BLE	columnOf3Done
+	ADD	R6, R0, R0
+	CMP	$6, R4
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V11.S4
-	VFMLA	V14.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V7.S4
 	VFMLA	V16.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$6, R3
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V9.S4
-	VFMLA	V14.S4, V30.S4, V8.S4
-	VFMLA	V17.S4, V31.S4, V5.S4
-	VFMLA	V16.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$7, R3
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V7.S4
-	VFMLA	V14.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$8, R3
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V5.S4
-	VFMLA	V14.S4, V30.S4, V4.S4
-columnOf3Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	FSTPQ	(F13, F12), 0(R9)
-	ADD	R8<<0, R9, R0
+columnOf2Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
 	FSTPQ	(F11, F10), 0(R0)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<2, R9, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R9, R9
-	SUBS	$1, R1, R1
-	BNE	columnsOf3
-	B	tileDone
-lower3:
-	MOVD	16(R10), R0
-	CMP	$2, R0
-	BNE	lower2
-	MOVD	200(R11), R3
-	MOVD	72(R11), R2
-	MOVD	8(R10), R0
-	ADD	R0, R3, R3
-	MOVD	272(R11), R0
-	CMP	$0, R0
-	BEQ	yNear2
-	MOVD	R3, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear2:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F31, F30)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BEQ	columnsOf2Done
+	ADD	$32, R3, R3
 	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V17.D2
-	VZIP2	V0.D2, V1.D2, V16.D2
-	VAND	V31.B16, V17.B16, V17.B16
-	VAND	V30.B16, V16.B16, V16.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V15.D2
-	VZIP2	V0.D2, V1.D2, V14.D2
-	VAND	V31.B16, V15.B16, V15.B16
-	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
-	CMP	$0, R0
-	BEQ	xNear4
-	MOVD	R6, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear4:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
-columnsOf2:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R9), (F13, F12)
-	ADD	R8<<0, R9, R0
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<2, R9, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R6, R0
-	CMP	$0, R4
-	BGT	columnOf2Below0
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	CMP	$0, R5
+	BGT	nextColumnOf2Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V15.S4
+	VFMLA	V18.S4, V30.S4, V14.S4
+nextColumnOf2Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf2Below1
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V13.S4
+	VFMLA	V18.S4, V30.S4, V12.S4
+nextColumnOf2Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf2Below2
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+	VFMLA	V19.S4, V31.S4, V11.S4
+	VFMLA	V18.S4, V30.S4, V10.S4
+nextColumnOf2Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf2Below3
+	CMP	$3, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V13.S4
 	VFMLA	V16.S4, V30.S4, V12.S4
-columnOf2Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
-	BGT	columnOf2Below1
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V19.S4, V31.S4, V9.S4
+	VFMLA	V18.S4, V30.S4, V8.S4
+nextColumnOf2Below3:
+	CMP	$4, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V11.S4
 	VFMLA	V16.S4, V30.S4, V10.S4
-columnOf2Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
-	BGT	columnOf2Below2
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V13.S4
-	VFMLA	V14.S4, V30.S4, V12.S4
+	VFMLA	V19.S4, V31.S4, V7.S4
+	VFMLA	V18.S4, V30.S4, V6.S4
+	CMP	$5, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	160(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V9.S4
 	VFMLA	V16.S4, V30.S4, V8.S4
-columnOf2Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
-	BGT	columnOf2Below3
-	CMP	$3, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V11.S4
-	VFMLA	V14.S4, V30.S4, V10.S4
+	CMP	$6, R4
+	BLE	nextColumnOf2Done
+	FLDPQ	192(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V17.S4, V31.S4, V7.S4
 	VFMLA	V16.S4, V30.S4, V6.S4
-columnOf2Below3:
-	ADD	R5, R0, R0
-	CMP	$4, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V9.S4
-	VFMLA	V14.S4, V30.S4, V8.S4
-	VFMLA	V17.S4, V31.S4, V5.S4
-	VFMLA	V16.S4, V30.S4, V4.S4
-	ADD	R5, R0, R0
-	CMP	$5, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V7.S4
-	VFMLA	V14.S4, V30.S4, V6.S4
-	ADD	R5, R0, R0
-	CMP	$6, R3
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V5.S4
-	VFMLA	V14.S4, V30.S4, V4.S4
-columnOf2Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	FSTPQ	(F13, F12), 0(R9)
-	ADD	R8<<0, R9, R0
+nextColumnOf2Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
 	FSTPQ	(F11, F10), 0(R0)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<2, R9, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R9, R9
-	SUBS	$1, R1, R1
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
 	BNE	columnsOf2
+columnsOf2Done:
 	B	tileDone
 lower2:
-	MOVD	200(R11), R2
-	MOVD	8(R10), R0
+	MOVD	200(R12), R2
+	MOVD	8(R11), R0
 	ADD	R0, R2, R2
-	MOVD	272(R11), R0
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	yNear1
 	PRFM	8192(R2), PLDL2KEEP
 yNear1:
-	MOVD	112(R11), R1
-	MOVD	40(R10), R0
+	MOVD	112(R12), R1
+	MOVD	40(R11), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R2), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V15.D2
-	VZIP2	V0.D2, V1.D2, V14.D2
-	VAND	V31.B16, V15.B16, V15.B16
-	VAND	V30.B16, V14.B16, V14.B16
-	MOVD	240(R11), R9
-	MOVD	176(R11), R8
-	ADD	R8<<1, R8, R7
-	MOVD	192(R11), R6
-	MOVD	64(R11), R5
-	MOVD	24(R10), R4
-	MOVD	32(R10), R3
-	MOVD	0(R10), R0
-	ADD	R0, R6, R6
-	MOVD	272(R11), R0
+	VZIP1	V0.D2, V1.D2, V17.D2
+	VZIP2	V0.D2, V1.D2, V16.D2
+	VAND	V31.B16, V17.B16, V17.B16
+	VAND	V30.B16, V16.B16, V16.B16
+	MOVD	240(R12), R10
+	MOVD	176(R12), R9
+	ADD	R9<<1, R9, R8
+	MOVD	192(R12), R7
+	MOVD	64(R12), R6
+	MOVD	24(R11), R5
+	MOVD	32(R11), R4
+	MOVD	0(R11), R0
+	ADD	R0, R7, R7
+	MOVD	272(R12), R0
 	CMP	$0, R0
 	BEQ	xNear2
-	MOVD	R6, R0
+	MOVD	R7, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R5, R0, R0
+	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear2:
-	MOVD	112(R11), R2
-	MOVD	40(R10), R0
-	ADD	R0, R2, R2
-	MOVD	88(R11), R1
+	MOVD	112(R12), R3
+	MOVD	40(R11), R0
+	ADD	R0, R3, R3
+	MOVD	88(R12), R2
 columnsOf1:
-	ADD	$32, R2, R2
-	FLDPQ	0(R2), (F3, F2)
-	FLDPQ	0(R9), (F13, F12)
-	ADD	R8<<0, R9, R0
+	MOVD	280(R12), R1
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F5, F4)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
 	FLDPQ	0(R0), (F11, F10)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<2, R9, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R6, R0
-	CMP	$0, R4
+	MOVD	R7, R0
+	CMP	$0, R5
 	BGT	columnOf1Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V13.S4
-	VFMLA	V14.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
 columnOf1Below0:
-	ADD	R5, R0, R0
-	CMP	$1, R4
+	ADD	R6, R0, R0
+	CMP	$1, R5
 	BGT	columnOf1Below1
-	CMP	$1, R3
+	CMP	$1, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V11.S4
-	VFMLA	V14.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
 columnOf1Below1:
-	ADD	R5, R0, R0
-	CMP	$2, R4
+	ADD	R6, R0, R0
+	CMP	$2, R5
 	BGT	columnOf1Below2
-	CMP	$2, R3
+	CMP	$2, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V9.S4
-	VFMLA	V14.S4, V30.S4, V8.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
 columnOf1Below2:
-	ADD	R5, R0, R0
-	CMP	$3, R4
+	ADD	R6, R0, R0
+	CMP	$3, R5
 	BGT	columnOf1Below3
-	CMP	$3, R3
+	CMP	$3, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V7.S4
-	VFMLA	V14.S4, V30.S4, V6.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
 columnOf1Below3:
-	ADD	R5, R0, R0
-	CMP	$4, R3
+	ADD	R6, R0, R0
+	CMP	$4, R4
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V15.S4, V31.S4, V5.S4
-	VFMLA	V14.S4, V30.S4, V4.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R1)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
 columnOf1Done:
-	MOVD	80(R11), R0
-	ADD	R0, R6, R6
-	FSTPQ	(F13, F12), 0(R9)
-	ADD	R8<<0, R9, R0
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
 	FSTPQ	(F11, F10), 0(R0)
-	ADD	R8<<1, R9, R0
+	ADD	R8<<0, R10, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R7<<0, R9, R0
+	ADD	R9<<2, R10, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<2, R9, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R9, R9
-	SUBS	$1, R1, R1
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
+	BEQ	columnsOf1Done
+	ADD	$32, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	FLDPQ	0(R10), (F15, F14)
+	ADD	R9<<0, R10, R0
+	FLDPQ	0(R0), (F13, F12)
+	ADD	R9<<1, R10, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R8<<0, R10, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<2, R10, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R5
+	BGT	nextColumnOf1Below0
+	FLDPQ	0(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V15.S4
+	VFMLA	V16.S4, V30.S4, V14.S4
+nextColumnOf1Below0:
+	CMP	$1, R5
+	BGT	nextColumnOf1Below1
+	CMP	$1, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	32(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V13.S4
+	VFMLA	V16.S4, V30.S4, V12.S4
+nextColumnOf1Below1:
+	CMP	$2, R5
+	BGT	nextColumnOf1Below2
+	CMP	$2, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	64(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V11.S4
+	VFMLA	V16.S4, V30.S4, V10.S4
+nextColumnOf1Below2:
+	CMP	$3, R5
+	BGT	nextColumnOf1Below3
+	CMP	$3, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	96(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V9.S4
+	VFMLA	V16.S4, V30.S4, V8.S4
+nextColumnOf1Below3:
+	CMP	$4, R4
+	BLE	nextColumnOf1Done
+	FLDPQ	128(R1), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V17.S4, V31.S4, V7.S4
+	VFMLA	V16.S4, V30.S4, V6.S4
+nextColumnOf1Done:
+	MOVD	80(R12), R0
+	ADD	R0, R7, R7
+	FSTPQ	(F15, F14), 0(R10)
+	ADD	R9<<0, R10, R0
+	FSTPQ	(F13, F12), 0(R0)
+	ADD	R9<<1, R10, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R8<<0, R10, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<2, R10, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R10, R10
+	SUBS	$1, R2, R2
 	BNE	columnsOf1
+columnsOf1Done:
 tileDone:
-	ADD	$56, R10, R10
-	MOVD	256(R11), R0
+	ADD	$56, R11, R11
+	MOVD	256(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 256(R11)
+	MOVD	R0, 256(R12)
 	BNE	tile
-	MOVD	48(R11), R1
-	MOVD	192(R11), R0
+	MOVD	48(R12), R1
+	MOVD	192(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 192(R11)
-	MOVD	56(R11), R1
-	MOVD	200(R11), R0
+	MOVD	R0, 192(R12)
+	MOVD	56(R12), R1
+	MOVD	200(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 200(R11)
-	MOVD	248(R11), R0
+	MOVD	R0, 200(R12)
+	MOVD	248(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 248(R11)
+	MOVD	R0, 248(R12)
 	BNE	image
-	MOVD	24(R11), R1
-	MOVD	208(R11), R0
+	MOVD	24(R12), R1
+	MOVD	208(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 208(R11)
-	MOVD	32(R11), R1
-	MOVD	216(R11), R0
+	MOVD	R0, 208(R12)
+	MOVD	32(R12), R1
+	MOVD	216(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 216(R11)
-	MOVD	184(R11), R1
-	MOVD	240(R11), R0
+	MOVD	R0, 216(R12)
+	MOVD	184(R12), R1
+	MOVD	240(R12), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 240(R11)
-	MOVD	16(R11), R0
+	MOVD	R0, 240(R12)
+	MOVD	16(R12), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 16(R11)
+	MOVD	R0, 16(R12)
 	BNE	plane
 	RET
 
@@ -17709,6 +19857,7 @@ columnOf6Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf6
+columnsOf6Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -18090,6 +20239,7 @@ columnOf5Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf5
+columnsOf5Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -18422,6 +20572,7 @@ columnOf4Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf4
+columnsOf4Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -18705,6 +20856,7 @@ columnOf3Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf3
+columnsOf3Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -18939,6 +21091,7 @@ columnOf2Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf2
+columnsOf2Done:
 	MOVD	200(R12), R3
 	MOVD	72(R12), R2
 	MOVD	48(R11), R1
@@ -19121,6 +21274,7 @@ columnOf1Done:
 	ADD	R0, R7, R7
 	SUBS	$1, R2, R2
 	BNE	columnsOf1
+columnsOf1Done:
 	MOVD	200(R12), R2
 	MOVD	48(R11), R1
 	MOVD	264(R12), R0
@@ -19678,33 +21832,33 @@ lanes21one:
 
 // func tileDots7StridedNEON(tilePlanes *tilePlanes)
 TEXT ·tileDots7StridedNEON(SB), NOSPLIT, $0-8
-	MOVD	tilePlanes+0(FP), R12
-	MOVD	0(R12), R0
-	MOVD	R0, 208(R12)
-	MOVD	8(R12), R0
-	MOVD	R0, 216(R12)
-	MOVD	168(R12), R0
-	MOVD	R0, 240(R12)
+	MOVD	tilePlanes+0(FP), R13
+	MOVD	0(R13), R0
+	MOVD	R0, 208(R13)
+	MOVD	8(R13), R0
+	MOVD	R0, 216(R13)
+	MOVD	168(R13), R0
+	MOVD	R0, 240(R13)
 plane:
-	MOVD	208(R12), R0
-	MOVD	R0, 192(R12)
-	MOVD	216(R12), R0
-	MOVD	R0, 200(R12)
-	MOVD	40(R12), R0
-	MOVD	R0, 248(R12)
+	MOVD	208(R13), R0
+	MOVD	R0, 192(R13)
+	MOVD	216(R13), R0
+	MOVD	R0, 200(R13)
+	MOVD	40(R13), R0
+	MOVD	R0, 248(R13)
 image:
-	MOVD	96(R12), R0
-	MOVD	R0, 256(R12)
-	MOVD	104(R12), R11
+	MOVD	96(R13), R0
+	MOVD	R0, 256(R13)
+	MOVD	104(R13), R12
 tile:
-	MOVD	16(R11), R0
+	MOVD	16(R12), R0
 	CMP	$6, R0
 	BNE	lower6
-	MOVD	200(R12), R3
-	MOVD	72(R12), R2
-	MOVD	8(R11), R0
+	MOVD	200(R13), R3
+	MOVD	72(R13), R2
+	MOVD	8(R12), R0
 	ADD	R0, R3, R3
-	MOVD	272(R12), R0
+	MOVD	272(R13), R0
 	CMP	$0, R0
 	BEQ	yNear6
 	MOVD	R3, R0
@@ -19720,8 +21874,8 @@ tile:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear6:
-	MOVD	112(R12), R1
-	MOVD	40(R11), R0
+	MOVD	112(R13), R1
+	MOVD	40(R12), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -19759,16 +21913,16 @@ yNear6:
 	VZIP2	V0.D2, V1.D2, V18.D2
 	VAND	V31.B16, V19.B16, V19.B16
 	VAND	V30.B16, V18.B16, V18.B16
-	MOVD	240(R12), R10
-	MOVD	176(R12), R9
+	MOVD	240(R13), R10
+	MOVD	176(R13), R9
 	ADD	R9<<1, R9, R8
-	MOVD	192(R12), R7
-	MOVD	64(R12), R6
-	MOVD	24(R11), R5
-	MOVD	32(R11), R4
-	MOVD	0(R11), R0
+	MOVD	192(R13), R7
+	MOVD	64(R13), R6
+	MOVD	24(R12), R5
+	MOVD	32(R12), R4
+	MOVD	0(R12), R0
 	ADD	R0, R7, R7
-	MOVD	272(R12), R0
+	MOVD	272(R13), R0
 	CMP	$0, R0
 	BEQ	xNear12
 	MOVD	R7, R0
@@ -19796,10 +21950,10 @@ yNear6:
 	ADD	R6, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear12:
-	MOVD	112(R12), R3
-	MOVD	40(R11), R0
+	MOVD	112(R13), R3
+	MOVD	40(R12), R0
 	ADD	R0, R3, R3
-	MOVD	88(R12), R2
+	MOVD	88(R13), R2
 columnsOf6:
 	ADD	$32, R3, R3
 	FLDPQ	0(R3), (F3, F2)
@@ -20050,7 +22204,7 @@ columnOf6Below5:
 	VFMLA	V19.S4, V31.S4, V5.S4
 	VFMLA	V18.S4, V30.S4, V4.S4
 columnOf6Done:
-	MOVD	80(R12), R0
+	MOVD	80(R13), R0
 	ADD	R0, R7, R7
 	ADD	R8<<0, R10, R1
 	FSTPQ	(F17, F16), 0(R10)
@@ -20068,16 +22222,17 @@ columnOf6Done:
 	ADD	$32, R10, R10
 	SUBS	$1, R2, R2
 	BNE	columnsOf6
+columnsOf6Done:
 	B	tileDone
 lower6:
-	MOVD	16(R11), R0
+	MOVD	16(R12), R0
 	CMP	$5, R0
 	BNE	lower5
-	MOVD	200(R12), R3
-	MOVD	72(R12), R2
-	MOVD	8(R11), R0
+	MOVD	200(R13), R3
+	MOVD	72(R13), R2
+	MOVD	8(R12), R0
 	ADD	R0, R3, R3
-	MOVD	272(R12), R0
+	MOVD	272(R13), R0
 	CMP	$0, R0
 	BEQ	yNear5
 	MOVD	R3, R0
@@ -20091,8 +22246,565 @@ lower6:
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 yNear5:
-	MOVD	112(R12), R1
-	MOVD	40(R11), R0
+	MOVD	112(R13), R1
+	MOVD	40(R12), R0
+	ADD	R0, R1, R1
+	FLDPQ	0(R1), (F31, F30)
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V29.D2
+	VZIP2	V0.D2, V1.D2, V28.D2
+	VAND	V31.B16, V29.B16, V29.B16
+	VAND	V30.B16, V28.B16, V28.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V27.D2
+	VZIP2	V0.D2, V1.D2, V26.D2
+	VAND	V31.B16, V27.B16, V27.B16
+	VAND	V30.B16, V26.B16, V26.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V25.D2
+	VZIP2	V0.D2, V1.D2, V24.D2
+	VAND	V31.B16, V25.B16, V25.B16
+	VAND	V30.B16, V24.B16, V24.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V23.D2
+	VZIP2	V0.D2, V1.D2, V22.D2
+	VAND	V31.B16, V23.B16, V23.B16
+	VAND	V30.B16, V22.B16, V22.B16
+	ADD	R2, R3, R3
+	FLDPQ	0(R3), (F1, F0)
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	MOVD	240(R13), R11
+	MOVD	176(R13), R10
+	ADD	R10<<1, R10, R9
+	MOVD	192(R13), R8
+	MOVD	64(R13), R7
+	MOVD	24(R12), R6
+	MOVD	32(R12), R5
+	MOVD	0(R12), R0
+	ADD	R0, R8, R8
+	MOVD	272(R13), R0
+	CMP	$0, R0
+	BEQ	xNear10
+	MOVD	R8, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R7, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+xNear10:
+	MOVD	112(R13), R4
+	MOVD	40(R12), R0
+	ADD	R0, R4, R4
+	MOVD	88(R13), R3
+columnsOf5:
+	MOVD	280(R13), R2
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F5, F4)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
+	FLDPQ	0(R0), (F15, F14)
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R11, R0
+	FLDPQ	0(R0), (F7, F6)
+	MOVD	R8, R0
+	CMP	$0, R6
+	BGT	columnOf5Below0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V19.S4
+	VFMLA	V28.S4, V30.S4, V18.S4
+columnOf5Below0:
+	ADD	R7, R0, R0
+	CMP	$1, R6
+	BGT	columnOf5Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V17.S4
+	VFMLA	V28.S4, V30.S4, V16.S4
+columnOf5Below1:
+	ADD	R7, R0, R0
+	CMP	$2, R6
+	BGT	columnOf5Below2
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V19.S4
+	VFMLA	V26.S4, V30.S4, V18.S4
+	VFMLA	V29.S4, V31.S4, V15.S4
+	VFMLA	V28.S4, V30.S4, V14.S4
+columnOf5Below2:
+	ADD	R7, R0, R0
+	CMP	$3, R6
+	BGT	columnOf5Below3
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V17.S4
+	VFMLA	V26.S4, V30.S4, V16.S4
+	VFMLA	V29.S4, V31.S4, V13.S4
+	VFMLA	V28.S4, V30.S4, V12.S4
+columnOf5Below3:
+	ADD	R7, R0, R0
+	CMP	$4, R6
+	BGT	columnOf5Below4
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V19.S4
+	VFMLA	V24.S4, V30.S4, V18.S4
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+	VFMLA	V29.S4, V31.S4, V11.S4
+	VFMLA	V28.S4, V30.S4, V10.S4
+columnOf5Below4:
+	ADD	R7, R0, R0
+	CMP	$5, R6
+	BGT	columnOf5Below5
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V17.S4
+	VFMLA	V24.S4, V30.S4, V16.S4
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+	VFMLA	V29.S4, V31.S4, V9.S4
+	VFMLA	V28.S4, V30.S4, V8.S4
+columnOf5Below5:
+	ADD	R7, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+	VFMLA	V29.S4, V31.S4, V7.S4
+	VFMLA	V28.S4, V30.S4, V6.S4
+	ADD	R7, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+	ADD	R7, R0, R0
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	ADD	R7, R0, R0
+	CMP	$9, R5
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	ADD	R7, R0, R0
+	CMP	$10, R5
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	ADD	R7, R0, R0
+	CMP	$11, R5
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	ADD	R7, R0, R0
+	CMP	$12, R5
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	ADD	R7, R0, R0
+	CMP	$13, R5
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 416(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	ADD	R7, R0, R0
+	CMP	$14, R5
+	BLE	columnOf5Done
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 448(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+columnOf5Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
+	FSTPQ	(F15, F14), 0(R0)
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R11, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BEQ	columnsOf5Done
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F1, F0)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
+	FLDPQ	0(R0), (F15, F14)
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R11, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R6
+	BGT	nextColumnOf5Below0
+	FLDPQ	0(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V19.S4
+	VFMLA	V28.S4, V30.S4, V18.S4
+nextColumnOf5Below0:
+	CMP	$1, R6
+	BGT	nextColumnOf5Below1
+	FLDPQ	32(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V29.S4, V31.S4, V17.S4
+	VFMLA	V28.S4, V30.S4, V16.S4
+nextColumnOf5Below1:
+	CMP	$2, R6
+	BGT	nextColumnOf5Below2
+	FLDPQ	64(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V19.S4
+	VFMLA	V26.S4, V30.S4, V18.S4
+	VFMLA	V29.S4, V31.S4, V15.S4
+	VFMLA	V28.S4, V30.S4, V14.S4
+nextColumnOf5Below2:
+	CMP	$3, R6
+	BGT	nextColumnOf5Below3
+	FLDPQ	96(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V17.S4
+	VFMLA	V26.S4, V30.S4, V16.S4
+	VFMLA	V29.S4, V31.S4, V13.S4
+	VFMLA	V28.S4, V30.S4, V12.S4
+nextColumnOf5Below3:
+	CMP	$4, R6
+	BGT	nextColumnOf5Below4
+	FLDPQ	128(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V19.S4
+	VFMLA	V24.S4, V30.S4, V18.S4
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+	VFMLA	V29.S4, V31.S4, V11.S4
+	VFMLA	V28.S4, V30.S4, V10.S4
+nextColumnOf5Below4:
+	CMP	$5, R6
+	BGT	nextColumnOf5Below5
+	FLDPQ	160(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V17.S4
+	VFMLA	V24.S4, V30.S4, V16.S4
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+	VFMLA	V29.S4, V31.S4, V9.S4
+	VFMLA	V28.S4, V30.S4, V8.S4
+nextColumnOf5Below5:
+	FLDPQ	192(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+	VFMLA	V29.S4, V31.S4, V7.S4
+	VFMLA	V28.S4, V30.S4, V6.S4
+	FLDPQ	224(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+	FLDPQ	256(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	CMP	$9, R5
+	BLE	nextColumnOf5Done
+	FLDPQ	288(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	CMP	$10, R5
+	BLE	nextColumnOf5Done
+	FLDPQ	320(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	CMP	$11, R5
+	BLE	nextColumnOf5Done
+	FLDPQ	352(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	CMP	$12, R5
+	BLE	nextColumnOf5Done
+	FLDPQ	384(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	CMP	$13, R5
+	BLE	nextColumnOf5Done
+	FLDPQ	416(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	CMP	$14, R5
+	BLE	nextColumnOf5Done
+	FLDPQ	448(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+nextColumnOf5Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
+	FSTPQ	(F15, F14), 0(R0)
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R11, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BNE	columnsOf5
+columnsOf5Done:
+	B	tileDone
+lower5:
+	MOVD	16(R12), R0
+	CMP	$4, R0
+	BNE	lower4
+	MOVD	200(R13), R3
+	MOVD	72(R13), R2
+	MOVD	8(R12), R0
+	ADD	R0, R3, R3
+	MOVD	272(R13), R0
+	CMP	$0, R0
+	BEQ	yNear4
+	MOVD	R3, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+	ADD	R2, R0, R0
+	PRFM	8192(R0), PLDL2KEEP
+yNear4:
+	MOVD	112(R13), R1
+	MOVD	40(R12), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -20118,312 +22830,472 @@ yNear5:
 	VZIP2	V0.D2, V1.D2, V20.D2
 	VAND	V31.B16, V21.B16, V21.B16
 	VAND	V30.B16, V20.B16, V20.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V19.D2
-	VZIP2	V0.D2, V1.D2, V18.D2
-	VAND	V31.B16, V19.B16, V19.B16
-	VAND	V30.B16, V18.B16, V18.B16
-	MOVD	240(R12), R10
-	MOVD	176(R12), R9
-	ADD	R9<<1, R9, R8
-	MOVD	192(R12), R7
-	MOVD	64(R12), R6
-	MOVD	24(R11), R5
-	MOVD	32(R11), R4
-	MOVD	0(R11), R0
-	ADD	R0, R7, R7
-	MOVD	272(R12), R0
+	MOVD	240(R13), R11
+	MOVD	176(R13), R10
+	ADD	R10<<1, R10, R9
+	MOVD	192(R13), R8
+	MOVD	64(R13), R7
+	MOVD	24(R12), R6
+	MOVD	32(R12), R5
+	MOVD	0(R12), R0
+	ADD	R0, R8, R8
+	MOVD	272(R13), R0
 	CMP	$0, R0
-	BEQ	xNear10
-	MOVD	R7, R0
+	BEQ	xNear8
+	MOVD	R8, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear10:
-	MOVD	112(R12), R3
-	MOVD	40(R11), R0
-	ADD	R0, R3, R3
-	MOVD	88(R12), R2
-columnsOf5:
-	ADD	$32, R3, R3
-	FLDPQ	0(R3), (F3, F2)
-	ADD	R8<<0, R10, R1
-	FLDPQ	0(R10), (F17, F16)
-	ADD	R9<<0, R10, R0
+xNear8:
+	MOVD	112(R13), R4
+	MOVD	40(R12), R0
+	ADD	R0, R4, R4
+	MOVD	88(R13), R3
+columnsOf4:
+	MOVD	280(R13), R2
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F5, F4)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
 	FLDPQ	0(R0), (F15, F14)
-	ADD	R9<<1, R10, R0
-	FLDPQ	0(R0), (F13, F12)
-	FLDPQ	0(R1), (F11, F10)
-	ADD	R9<<2, R10, R0
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<1, R10, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R7, R0
-	CMP	$0, R5
-	BGT	columnOf5Below0
+	MOVD	R8, R0
+	CMP	$0, R6
+	BGT	columnOf4Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V19.S4
+	VFMLA	V26.S4, V30.S4, V18.S4
+columnOf4Below0:
+	ADD	R7, R0, R0
+	CMP	$1, R6
+	BGT	columnOf4Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V27.S4, V31.S4, V17.S4
 	VFMLA	V26.S4, V30.S4, V16.S4
-columnOf5Below0:
-	ADD	R6, R0, R0
-	CMP	$1, R5
-	BGT	columnOf5Below1
+columnOf4Below1:
+	ADD	R7, R0, R0
+	CMP	$2, R6
+	BGT	columnOf4Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V19.S4
+	VFMLA	V24.S4, V30.S4, V18.S4
 	VFMLA	V27.S4, V31.S4, V15.S4
 	VFMLA	V26.S4, V30.S4, V14.S4
-columnOf5Below1:
-	ADD	R6, R0, R0
-	CMP	$2, R5
-	BGT	columnOf5Below2
+columnOf4Below2:
+	ADD	R7, R0, R0
+	CMP	$3, R6
+	BGT	columnOf4Below3
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V25.S4, V31.S4, V17.S4
 	VFMLA	V24.S4, V30.S4, V16.S4
 	VFMLA	V27.S4, V31.S4, V13.S4
 	VFMLA	V26.S4, V30.S4, V12.S4
-columnOf5Below2:
-	ADD	R6, R0, R0
-	CMP	$3, R5
-	BGT	columnOf5Below3
+columnOf4Below3:
+	ADD	R7, R0, R0
+	CMP	$4, R6
+	BGT	columnOf4Below4
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
 	VFMLA	V25.S4, V31.S4, V15.S4
 	VFMLA	V24.S4, V30.S4, V14.S4
 	VFMLA	V27.S4, V31.S4, V11.S4
 	VFMLA	V26.S4, V30.S4, V10.S4
-columnOf5Below3:
-	ADD	R6, R0, R0
-	CMP	$4, R5
-	BGT	columnOf5Below4
+columnOf4Below4:
+	ADD	R7, R0, R0
+	CMP	$5, R6
+	BGT	columnOf4Below5
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V23.S4, V31.S4, V17.S4
 	VFMLA	V22.S4, V30.S4, V16.S4
 	VFMLA	V25.S4, V31.S4, V13.S4
 	VFMLA	V24.S4, V30.S4, V12.S4
 	VFMLA	V27.S4, V31.S4, V9.S4
 	VFMLA	V26.S4, V30.S4, V8.S4
-columnOf5Below4:
-	ADD	R6, R0, R0
-	CMP	$5, R5
-	BGT	columnOf5Below5
+columnOf4Below5:
+	ADD	R7, R0, R0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
 	VFMLA	V23.S4, V31.S4, V15.S4
 	VFMLA	V22.S4, V30.S4, V14.S4
 	VFMLA	V25.S4, V31.S4, V11.S4
 	VFMLA	V24.S4, V30.S4, V10.S4
 	VFMLA	V27.S4, V31.S4, V7.S4
 	VFMLA	V26.S4, V30.S4, V6.S4
-columnOf5Below5:
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
+	CMP	$7, R5
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V17.S4
 	VFMLA	V20.S4, V30.S4, V16.S4
 	VFMLA	V23.S4, V31.S4, V13.S4
 	VFMLA	V22.S4, V30.S4, V12.S4
 	VFMLA	V25.S4, V31.S4, V9.S4
 	VFMLA	V24.S4, V30.S4, V8.S4
-	VFMLA	V27.S4, V31.S4, V5.S4
-	VFMLA	V26.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
+	CMP	$8, R5
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V15.S4
 	VFMLA	V20.S4, V30.S4, V14.S4
 	VFMLA	V23.S4, V31.S4, V11.S4
 	VFMLA	V22.S4, V30.S4, V10.S4
 	VFMLA	V25.S4, V31.S4, V7.S4
 	VFMLA	V24.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
+	CMP	$9, R5
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V17.S4
-	VFMLA	V18.S4, V30.S4, V16.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
 	VFMLA	V23.S4, V31.S4, V9.S4
 	VFMLA	V22.S4, V30.S4, V8.S4
-	VFMLA	V25.S4, V31.S4, V5.S4
-	VFMLA	V24.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$9, R4
-	BLE	columnOf5Done
+	ADD	R7, R0, R0
+	CMP	$10, R5
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V15.S4
-	VFMLA	V18.S4, V30.S4, V14.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
 	VFMLA	V23.S4, V31.S4, V7.S4
 	VFMLA	V22.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$10, R4
-	BLE	columnOf5Done
+	ADD	R7, R0, R0
+	CMP	$11, R5
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V13.S4
-	VFMLA	V18.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 352(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-	VFMLA	V23.S4, V31.S4, V5.S4
-	VFMLA	V22.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$11, R4
-	BLE	columnOf5Done
+	ADD	R7, R0, R0
+	CMP	$12, R5
+	BLE	columnOf4Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V11.S4
-	VFMLA	V18.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 384(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$12, R4
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V9.S4
-	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$13, R4
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V7.S4
-	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$14, R4
-	BLE	columnOf5Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-columnOf5Done:
-	MOVD	80(R12), R0
-	ADD	R0, R7, R7
-	ADD	R8<<0, R10, R1
-	FSTPQ	(F17, F16), 0(R10)
-	ADD	R9<<0, R10, R0
+columnOf4Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
 	FSTPQ	(F15, F14), 0(R0)
-	ADD	R9<<1, R10, R0
-	FSTPQ	(F13, F12), 0(R0)
-	FSTPQ	(F11, F10), 0(R1)
-	ADD	R9<<2, R10, R0
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<1, R10, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R10, R10
-	SUBS	$1, R2, R2
-	BNE	columnsOf5
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BEQ	columnsOf4Done
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F1, F0)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
+	FLDPQ	0(R0), (F15, F14)
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R11, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R6
+	BGT	nextColumnOf4Below0
+	FLDPQ	0(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V19.S4
+	VFMLA	V26.S4, V30.S4, V18.S4
+nextColumnOf4Below0:
+	CMP	$1, R6
+	BGT	nextColumnOf4Below1
+	FLDPQ	32(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V27.S4, V31.S4, V17.S4
+	VFMLA	V26.S4, V30.S4, V16.S4
+nextColumnOf4Below1:
+	CMP	$2, R6
+	BGT	nextColumnOf4Below2
+	FLDPQ	64(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V19.S4
+	VFMLA	V24.S4, V30.S4, V18.S4
+	VFMLA	V27.S4, V31.S4, V15.S4
+	VFMLA	V26.S4, V30.S4, V14.S4
+nextColumnOf4Below2:
+	CMP	$3, R6
+	BGT	nextColumnOf4Below3
+	FLDPQ	96(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V17.S4
+	VFMLA	V24.S4, V30.S4, V16.S4
+	VFMLA	V27.S4, V31.S4, V13.S4
+	VFMLA	V26.S4, V30.S4, V12.S4
+nextColumnOf4Below3:
+	CMP	$4, R6
+	BGT	nextColumnOf4Below4
+	FLDPQ	128(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+	VFMLA	V27.S4, V31.S4, V11.S4
+	VFMLA	V26.S4, V30.S4, V10.S4
+nextColumnOf4Below4:
+	CMP	$5, R6
+	BGT	nextColumnOf4Below5
+	FLDPQ	160(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+	VFMLA	V27.S4, V31.S4, V9.S4
+	VFMLA	V26.S4, V30.S4, V8.S4
+nextColumnOf4Below5:
+	FLDPQ	192(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+	VFMLA	V27.S4, V31.S4, V7.S4
+	VFMLA	V26.S4, V30.S4, V6.S4
+	CMP	$7, R5
+	BLE	nextColumnOf4Done
+	FLDPQ	224(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+	CMP	$8, R5
+	BLE	nextColumnOf4Done
+	FLDPQ	256(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	CMP	$9, R5
+	BLE	nextColumnOf4Done
+	FLDPQ	288(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	CMP	$10, R5
+	BLE	nextColumnOf4Done
+	FLDPQ	320(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	CMP	$11, R5
+	BLE	nextColumnOf4Done
+	FLDPQ	352(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	CMP	$12, R5
+	BLE	nextColumnOf4Done
+	FLDPQ	384(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+nextColumnOf4Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
+	FSTPQ	(F15, F14), 0(R0)
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R11, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BNE	columnsOf4
+columnsOf4Done:
 	B	tileDone
-lower5:
-	MOVD	16(R11), R0
-	CMP	$4, R0
-	BNE	lower4
-	MOVD	200(R12), R3
-	MOVD	72(R12), R2
-	MOVD	8(R11), R0
+lower4:
+	MOVD	16(R12), R0
+	CMP	$3, R0
+	BNE	lower3
+	MOVD	200(R13), R3
+	MOVD	72(R13), R2
+	MOVD	8(R12), R0
 	ADD	R0, R3, R3
-	MOVD	272(R12), R0
+	MOVD	272(R13), R0
 	CMP	$0, R0
-	BEQ	yNear4
+	BEQ	yNear3
 	MOVD	R3, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear4:
-	MOVD	112(R12), R1
-	MOVD	40(R11), R0
+yNear3:
+	MOVD	112(R13), R1
+	MOVD	40(R12), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -20443,278 +23315,412 @@ yNear4:
 	VZIP2	V0.D2, V1.D2, V20.D2
 	VAND	V31.B16, V21.B16, V21.B16
 	VAND	V30.B16, V20.B16, V20.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V19.D2
-	VZIP2	V0.D2, V1.D2, V18.D2
-	VAND	V31.B16, V19.B16, V19.B16
-	VAND	V30.B16, V18.B16, V18.B16
-	MOVD	240(R12), R10
-	MOVD	176(R12), R9
-	ADD	R9<<1, R9, R8
-	MOVD	192(R12), R7
-	MOVD	64(R12), R6
-	MOVD	24(R11), R5
-	MOVD	32(R11), R4
-	MOVD	0(R11), R0
-	ADD	R0, R7, R7
-	MOVD	272(R12), R0
+	MOVD	240(R13), R11
+	MOVD	176(R13), R10
+	ADD	R10<<1, R10, R9
+	MOVD	192(R13), R8
+	MOVD	64(R13), R7
+	MOVD	24(R12), R6
+	MOVD	32(R12), R5
+	MOVD	0(R12), R0
+	ADD	R0, R8, R8
+	MOVD	272(R13), R0
 	CMP	$0, R0
-	BEQ	xNear8
-	MOVD	R7, R0
+	BEQ	xNear6
+	MOVD	R8, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear8:
-	MOVD	112(R12), R3
-	MOVD	40(R11), R0
-	ADD	R0, R3, R3
-	MOVD	88(R12), R2
-columnsOf4:
-	ADD	$32, R3, R3
-	FLDPQ	0(R3), (F3, F2)
-	ADD	R8<<0, R10, R1
-	FLDPQ	0(R10), (F17, F16)
-	ADD	R9<<0, R10, R0
+xNear6:
+	MOVD	112(R13), R4
+	MOVD	40(R12), R0
+	ADD	R0, R4, R4
+	MOVD	88(R13), R3
+columnsOf3:
+	MOVD	280(R13), R2
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F5, F4)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
 	FLDPQ	0(R0), (F15, F14)
-	ADD	R9<<1, R10, R0
-	FLDPQ	0(R0), (F13, F12)
-	FLDPQ	0(R1), (F11, F10)
-	ADD	R9<<2, R10, R0
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<1, R10, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R7, R0
-	CMP	$0, R5
-	BGT	columnOf4Below0
+	MOVD	R8, R0
+	CMP	$0, R6
+	BGT	columnOf3Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V19.S4
+	VFMLA	V24.S4, V30.S4, V18.S4
+columnOf3Below0:
+	ADD	R7, R0, R0
+	CMP	$1, R6
+	BGT	columnOf3Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V25.S4, V31.S4, V17.S4
 	VFMLA	V24.S4, V30.S4, V16.S4
-columnOf4Below0:
-	ADD	R6, R0, R0
-	CMP	$1, R5
-	BGT	columnOf4Below1
+columnOf3Below1:
+	ADD	R7, R0, R0
+	CMP	$2, R6
+	BGT	columnOf3Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
 	VFMLA	V25.S4, V31.S4, V15.S4
 	VFMLA	V24.S4, V30.S4, V14.S4
-columnOf4Below1:
-	ADD	R6, R0, R0
-	CMP	$2, R5
-	BGT	columnOf4Below2
+columnOf3Below2:
+	ADD	R7, R0, R0
+	CMP	$3, R6
+	BGT	columnOf3Below3
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V23.S4, V31.S4, V17.S4
 	VFMLA	V22.S4, V30.S4, V16.S4
 	VFMLA	V25.S4, V31.S4, V13.S4
 	VFMLA	V24.S4, V30.S4, V12.S4
-columnOf4Below2:
-	ADD	R6, R0, R0
-	CMP	$3, R5
-	BGT	columnOf4Below3
+columnOf3Below3:
+	ADD	R7, R0, R0
+	CMP	$4, R6
+	BGT	columnOf3Below4
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
 	VFMLA	V23.S4, V31.S4, V15.S4
 	VFMLA	V22.S4, V30.S4, V14.S4
 	VFMLA	V25.S4, V31.S4, V11.S4
 	VFMLA	V24.S4, V30.S4, V10.S4
-columnOf4Below3:
-	ADD	R6, R0, R0
-	CMP	$4, R5
-	BGT	columnOf4Below4
+columnOf3Below4:
+	ADD	R7, R0, R0
+	CMP	$5, R6
+	BGT	columnOf3Below5
+	CMP	$5, R5
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V17.S4
 	VFMLA	V20.S4, V30.S4, V16.S4
 	VFMLA	V23.S4, V31.S4, V13.S4
 	VFMLA	V22.S4, V30.S4, V12.S4
 	VFMLA	V25.S4, V31.S4, V9.S4
 	VFMLA	V24.S4, V30.S4, V8.S4
-columnOf4Below4:
-	ADD	R6, R0, R0
-	CMP	$5, R5
-	BGT	columnOf4Below5
+columnOf3Below5:
+	ADD	R7, R0, R0
+	CMP	$6, R5
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V15.S4
 	VFMLA	V20.S4, V30.S4, V14.S4
 	VFMLA	V23.S4, V31.S4, V11.S4
 	VFMLA	V22.S4, V30.S4, V10.S4
 	VFMLA	V25.S4, V31.S4, V7.S4
 	VFMLA	V24.S4, V30.S4, V6.S4
-columnOf4Below5:
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
+	CMP	$7, R5
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V17.S4
-	VFMLA	V18.S4, V30.S4, V16.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
 	VFMLA	V23.S4, V31.S4, V9.S4
 	VFMLA	V22.S4, V30.S4, V8.S4
-	VFMLA	V25.S4, V31.S4, V5.S4
-	VFMLA	V24.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$7, R4
-	BLE	columnOf4Done
+	ADD	R7, R0, R0
+	CMP	$8, R5
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V15.S4
-	VFMLA	V18.S4, V30.S4, V14.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
 	VFMLA	V23.S4, V31.S4, V7.S4
 	VFMLA	V22.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$8, R4
-	BLE	columnOf4Done
+	ADD	R7, R0, R0
+	CMP	$9, R5
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V13.S4
-	VFMLA	V18.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 288(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-	VFMLA	V23.S4, V31.S4, V5.S4
-	VFMLA	V22.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$9, R4
-	BLE	columnOf4Done
+	ADD	R7, R0, R0
+	CMP	$10, R5
+	BLE	columnOf3Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V11.S4
-	VFMLA	V18.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 320(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$10, R4
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V9.S4
-	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$11, R4
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V7.S4
-	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$12, R4
-	BLE	columnOf4Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-columnOf4Done:
-	MOVD	80(R12), R0
-	ADD	R0, R7, R7
-	ADD	R8<<0, R10, R1
-	FSTPQ	(F17, F16), 0(R10)
-	ADD	R9<<0, R10, R0
+columnOf3Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
 	FSTPQ	(F15, F14), 0(R0)
-	ADD	R9<<1, R10, R0
-	FSTPQ	(F13, F12), 0(R0)
-	FSTPQ	(F11, F10), 0(R1)
-	ADD	R9<<2, R10, R0
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<1, R10, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R10, R10
-	SUBS	$1, R2, R2
-	BNE	columnsOf4
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BEQ	columnsOf3Done
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F1, F0)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
+	FLDPQ	0(R0), (F15, F14)
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R11, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R6
+	BGT	nextColumnOf3Below0
+	FLDPQ	0(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V19.S4
+	VFMLA	V24.S4, V30.S4, V18.S4
+nextColumnOf3Below0:
+	CMP	$1, R6
+	BGT	nextColumnOf3Below1
+	FLDPQ	32(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V25.S4, V31.S4, V17.S4
+	VFMLA	V24.S4, V30.S4, V16.S4
+nextColumnOf3Below1:
+	CMP	$2, R6
+	BGT	nextColumnOf3Below2
+	FLDPQ	64(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
+	VFMLA	V25.S4, V31.S4, V15.S4
+	VFMLA	V24.S4, V30.S4, V14.S4
+nextColumnOf3Below2:
+	CMP	$3, R6
+	BGT	nextColumnOf3Below3
+	FLDPQ	96(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+	VFMLA	V25.S4, V31.S4, V13.S4
+	VFMLA	V24.S4, V30.S4, V12.S4
+nextColumnOf3Below3:
+	CMP	$4, R6
+	BGT	nextColumnOf3Below4
+	FLDPQ	128(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+	VFMLA	V25.S4, V31.S4, V11.S4
+	VFMLA	V24.S4, V30.S4, V10.S4
+nextColumnOf3Below4:
+	CMP	$5, R6
+	BGT	nextColumnOf3Below5
+	CMP	$5, R5
+	BLE	nextColumnOf3Done
+	FLDPQ	160(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+	VFMLA	V25.S4, V31.S4, V9.S4
+	VFMLA	V24.S4, V30.S4, V8.S4
+nextColumnOf3Below5:
+	CMP	$6, R5
+	BLE	nextColumnOf3Done
+	FLDPQ	192(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+	VFMLA	V25.S4, V31.S4, V7.S4
+	VFMLA	V24.S4, V30.S4, V6.S4
+	CMP	$7, R5
+	BLE	nextColumnOf3Done
+	FLDPQ	224(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+	CMP	$8, R5
+	BLE	nextColumnOf3Done
+	FLDPQ	256(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	CMP	$9, R5
+	BLE	nextColumnOf3Done
+	FLDPQ	288(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+	CMP	$10, R5
+	BLE	nextColumnOf3Done
+	FLDPQ	320(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+nextColumnOf3Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
+	FSTPQ	(F15, F14), 0(R0)
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R11, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BNE	columnsOf3
+columnsOf3Done:
 	B	tileDone
-lower4:
-	MOVD	16(R11), R0
-	CMP	$3, R0
-	BNE	lower3
-	MOVD	200(R12), R3
-	MOVD	72(R12), R2
-	MOVD	8(R11), R0
+lower3:
+	MOVD	16(R12), R0
+	CMP	$2, R0
+	BNE	lower2
+	MOVD	200(R13), R3
+	MOVD	72(R13), R2
+	MOVD	8(R12), R0
 	ADD	R0, R3, R3
-	MOVD	272(R12), R0
+	MOVD	272(R13), R0
 	CMP	$0, R0
-	BEQ	yNear3
+	BEQ	yNear2
 	MOVD	R3, R0
 	PRFM	8192(R0), PLDL2KEEP
 	ADD	R2, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear3:
-	MOVD	112(R12), R1
-	MOVD	40(R11), R0
+yNear2:
+	MOVD	112(R13), R1
+	MOVD	40(R12), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R3), (F1, F0)
@@ -20728,638 +23734,657 @@ yNear3:
 	VZIP2	V0.D2, V1.D2, V20.D2
 	VAND	V31.B16, V21.B16, V21.B16
 	VAND	V30.B16, V20.B16, V20.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V19.D2
-	VZIP2	V0.D2, V1.D2, V18.D2
-	VAND	V31.B16, V19.B16, V19.B16
-	VAND	V30.B16, V18.B16, V18.B16
-	MOVD	240(R12), R10
-	MOVD	176(R12), R9
-	ADD	R9<<1, R9, R8
-	MOVD	192(R12), R7
-	MOVD	64(R12), R6
-	MOVD	24(R11), R5
-	MOVD	32(R11), R4
-	MOVD	0(R11), R0
-	ADD	R0, R7, R7
-	MOVD	272(R12), R0
+	MOVD	240(R13), R11
+	MOVD	176(R13), R10
+	ADD	R10<<1, R10, R9
+	MOVD	192(R13), R8
+	MOVD	64(R13), R7
+	MOVD	24(R12), R6
+	MOVD	32(R12), R5
+	MOVD	0(R12), R0
+	ADD	R0, R8, R8
+	MOVD	272(R13), R0
 	CMP	$0, R0
-	BEQ	xNear6
-	MOVD	R7, R0
+	BEQ	xNear4
+	MOVD	R8, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear6:
-	MOVD	112(R12), R3
-	MOVD	40(R11), R0
-	ADD	R0, R3, R3
-	MOVD	88(R12), R2
-columnsOf3:
-	ADD	$32, R3, R3
-	FLDPQ	0(R3), (F3, F2)
-	ADD	R8<<0, R10, R1
-	FLDPQ	0(R10), (F17, F16)
-	ADD	R9<<0, R10, R0
+xNear4:
+	MOVD	112(R13), R4
+	MOVD	40(R12), R0
+	ADD	R0, R4, R4
+	MOVD	88(R13), R3
+columnsOf2:
+	MOVD	280(R13), R2
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F5, F4)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
 	FLDPQ	0(R0), (F15, F14)
-	ADD	R9<<1, R10, R0
-	FLDPQ	0(R0), (F13, F12)
-	FLDPQ	0(R1), (F11, F10)
-	ADD	R9<<2, R10, R0
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<1, R10, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R7, R0
-	CMP	$0, R5
-	BGT	columnOf3Below0
+	MOVD	R8, R0
+	CMP	$0, R6
+	BGT	columnOf2Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
+columnOf2Below0:
+	ADD	R7, R0, R0
+	CMP	$1, R6
+	BGT	columnOf2Below1
+	FLDPQ	0(R0), (F31, F30)
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V23.S4, V31.S4, V17.S4
 	VFMLA	V22.S4, V30.S4, V16.S4
-columnOf3Below0:
-	ADD	R6, R0, R0
-	CMP	$1, R5
-	BGT	columnOf3Below1
+columnOf2Below1:
+	ADD	R7, R0, R0
+	CMP	$2, R6
+	BGT	columnOf2Below2
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
 	VFMLA	V23.S4, V31.S4, V15.S4
 	VFMLA	V22.S4, V30.S4, V14.S4
-columnOf3Below1:
-	ADD	R6, R0, R0
-	CMP	$2, R5
-	BGT	columnOf3Below2
+columnOf2Below2:
+	ADD	R7, R0, R0
+	CMP	$3, R6
+	BGT	columnOf2Below3
+	CMP	$3, R5
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V17.S4
 	VFMLA	V20.S4, V30.S4, V16.S4
 	VFMLA	V23.S4, V31.S4, V13.S4
 	VFMLA	V22.S4, V30.S4, V12.S4
-columnOf3Below2:
-	ADD	R6, R0, R0
-	CMP	$3, R5
-	BGT	columnOf3Below3
+columnOf2Below3:
+	ADD	R7, R0, R0
+	CMP	$4, R6
+	BGT	columnOf2Below4
+	CMP	$4, R5
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V15.S4
 	VFMLA	V20.S4, V30.S4, V14.S4
 	VFMLA	V23.S4, V31.S4, V11.S4
 	VFMLA	V22.S4, V30.S4, V10.S4
-columnOf3Below3:
-	ADD	R6, R0, R0
-	CMP	$4, R5
-	BGT	columnOf3Below4
+columnOf2Below4:
+	ADD	R7, R0, R0
+	CMP	$5, R6
+	BGT	columnOf2Below5
+	CMP	$5, R5
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V17.S4
-	VFMLA	V18.S4, V30.S4, V16.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
 	VFMLA	V23.S4, V31.S4, V9.S4
 	VFMLA	V22.S4, V30.S4, V8.S4
-columnOf3Below4:
-	ADD	R6, R0, R0
-	CMP	$5, R5
-	BGT	columnOf3Below5
-	CMP	$5, R4
-	BLE	columnOf3Done
+columnOf2Below5:
+	ADD	R7, R0, R0
+	CMP	$6, R5
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V15.S4
-	VFMLA	V18.S4, V30.S4, V14.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
 	VFMLA	V23.S4, V31.S4, V7.S4
 	VFMLA	V22.S4, V30.S4, V6.S4
-columnOf3Below5:
-	ADD	R6, R0, R0
-	CMP	$6, R4
-	BLE	columnOf3Done
+	ADD	R7, R0, R0
+	CMP	$7, R5
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V13.S4
-	VFMLA	V18.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 224(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-	VFMLA	V23.S4, V31.S4, V5.S4
-	VFMLA	V22.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$7, R4
-	BLE	columnOf3Done
+	ADD	R7, R0, R0
+	CMP	$8, R5
+	BLE	columnOf2Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V11.S4
-	VFMLA	V18.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 256(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$8, R4
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V9.S4
-	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$9, R4
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V7.S4
-	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$10, R4
-	BLE	columnOf3Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-columnOf3Done:
-	MOVD	80(R12), R0
-	ADD	R0, R7, R7
-	ADD	R8<<0, R10, R1
-	FSTPQ	(F17, F16), 0(R10)
-	ADD	R9<<0, R10, R0
+columnOf2Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
 	FSTPQ	(F15, F14), 0(R0)
-	ADD	R9<<1, R10, R0
-	FSTPQ	(F13, F12), 0(R0)
-	FSTPQ	(F11, F10), 0(R1)
-	ADD	R9<<2, R10, R0
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<1, R10, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R10, R10
-	SUBS	$1, R2, R2
-	BNE	columnsOf3
-	B	tileDone
-lower3:
-	MOVD	16(R11), R0
-	CMP	$2, R0
-	BNE	lower2
-	MOVD	200(R12), R3
-	MOVD	72(R12), R2
-	MOVD	8(R11), R0
-	ADD	R0, R3, R3
-	MOVD	272(R12), R0
-	CMP	$0, R0
-	BEQ	yNear2
-	MOVD	R3, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R2, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-yNear2:
-	MOVD	112(R12), R1
-	MOVD	40(R11), R0
-	ADD	R0, R1, R1
-	FLDPQ	0(R1), (F31, F30)
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V21.D2
-	VZIP2	V0.D2, V1.D2, V20.D2
-	VAND	V31.B16, V21.B16, V21.B16
-	VAND	V30.B16, V20.B16, V20.B16
-	ADD	R2, R3, R3
-	FLDPQ	0(R3), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V19.D2
-	VZIP2	V0.D2, V1.D2, V18.D2
-	VAND	V31.B16, V19.B16, V19.B16
-	VAND	V30.B16, V18.B16, V18.B16
-	MOVD	240(R12), R10
-	MOVD	176(R12), R9
-	ADD	R9<<1, R9, R8
-	MOVD	192(R12), R7
-	MOVD	64(R12), R6
-	MOVD	24(R11), R5
-	MOVD	32(R11), R4
-	MOVD	0(R11), R0
-	ADD	R0, R7, R7
-	MOVD	272(R12), R0
-	CMP	$0, R0
-	BEQ	xNear4
-	MOVD	R7, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
-	PRFM	8192(R0), PLDL2KEEP
-xNear4:
-	MOVD	112(R12), R3
-	MOVD	40(R11), R0
-	ADD	R0, R3, R3
-	MOVD	88(R12), R2
-columnsOf2:
-	ADD	$32, R3, R3
-	FLDPQ	0(R3), (F3, F2)
-	ADD	R8<<0, R10, R1
-	FLDPQ	0(R10), (F17, F16)
-	ADD	R9<<0, R10, R0
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BEQ	columnsOf2Done
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F1, F0)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
 	FLDPQ	0(R0), (F15, F14)
-	ADD	R9<<1, R10, R0
-	FLDPQ	0(R0), (F13, F12)
-	FLDPQ	0(R1), (F11, F10)
-	ADD	R9<<2, R10, R0
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<1, R10, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R7, R0
-	CMP	$0, R5
-	BGT	columnOf2Below0
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	CMP	$0, R6
+	BGT	nextColumnOf2Below0
+	FLDPQ	0(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V19.S4
+	VFMLA	V22.S4, V30.S4, V18.S4
+nextColumnOf2Below0:
+	CMP	$1, R6
+	BGT	nextColumnOf2Below1
+	FLDPQ	32(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V17.S4
+	VFMLA	V22.S4, V30.S4, V16.S4
+nextColumnOf2Below1:
+	CMP	$2, R6
+	BGT	nextColumnOf2Below2
+	FLDPQ	64(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
+	VFMLA	V23.S4, V31.S4, V15.S4
+	VFMLA	V22.S4, V30.S4, V14.S4
+nextColumnOf2Below2:
+	CMP	$3, R6
+	BGT	nextColumnOf2Below3
+	CMP	$3, R5
+	BLE	nextColumnOf2Done
+	FLDPQ	96(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V17.S4
 	VFMLA	V20.S4, V30.S4, V16.S4
-columnOf2Below0:
-	ADD	R6, R0, R0
-	CMP	$1, R5
-	BGT	columnOf2Below1
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
+	VFMLA	V23.S4, V31.S4, V13.S4
+	VFMLA	V22.S4, V30.S4, V12.S4
+nextColumnOf2Below3:
+	CMP	$4, R6
+	BGT	nextColumnOf2Below4
+	CMP	$4, R5
+	BLE	nextColumnOf2Done
+	FLDPQ	128(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V15.S4
 	VFMLA	V20.S4, V30.S4, V14.S4
-columnOf2Below1:
-	ADD	R6, R0, R0
-	CMP	$2, R5
-	BGT	columnOf2Below2
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V17.S4
-	VFMLA	V18.S4, V30.S4, V16.S4
+	VFMLA	V23.S4, V31.S4, V11.S4
+	VFMLA	V22.S4, V30.S4, V10.S4
+nextColumnOf2Below4:
+	CMP	$5, R6
+	BGT	nextColumnOf2Below5
+	CMP	$5, R5
+	BLE	nextColumnOf2Done
+	FLDPQ	160(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V13.S4
 	VFMLA	V20.S4, V30.S4, V12.S4
-columnOf2Below2:
-	ADD	R6, R0, R0
-	CMP	$3, R5
-	BGT	columnOf2Below3
-	CMP	$3, R4
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V15.S4
-	VFMLA	V18.S4, V30.S4, V14.S4
+	VFMLA	V23.S4, V31.S4, V9.S4
+	VFMLA	V22.S4, V30.S4, V8.S4
+nextColumnOf2Below5:
+	CMP	$6, R5
+	BLE	nextColumnOf2Done
+	FLDPQ	192(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V11.S4
 	VFMLA	V20.S4, V30.S4, V10.S4
-columnOf2Below3:
-	ADD	R6, R0, R0
-	CMP	$4, R5
-	BGT	columnOf2Below4
-	CMP	$4, R4
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V13.S4
-	VFMLA	V18.S4, V30.S4, V12.S4
+	VFMLA	V23.S4, V31.S4, V7.S4
+	VFMLA	V22.S4, V30.S4, V6.S4
+	CMP	$7, R5
+	BLE	nextColumnOf2Done
+	FLDPQ	224(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V9.S4
 	VFMLA	V20.S4, V30.S4, V8.S4
-columnOf2Below4:
-	ADD	R6, R0, R0
-	CMP	$5, R5
-	BGT	columnOf2Below5
-	CMP	$5, R4
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V11.S4
-	VFMLA	V18.S4, V30.S4, V10.S4
+	CMP	$8, R5
+	BLE	nextColumnOf2Done
+	FLDPQ	256(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
 	VFMLA	V21.S4, V31.S4, V7.S4
 	VFMLA	V20.S4, V30.S4, V6.S4
-columnOf2Below5:
-	ADD	R6, R0, R0
-	CMP	$6, R4
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V9.S4
-	VFMLA	V18.S4, V30.S4, V8.S4
-	VFMLA	V21.S4, V31.S4, V5.S4
-	VFMLA	V20.S4, V30.S4, V4.S4
-	ADD	R6, R0, R0
-	CMP	$7, R4
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V7.S4
-	VFMLA	V18.S4, V30.S4, V6.S4
-	ADD	R6, R0, R0
-	CMP	$8, R4
-	BLE	columnOf2Done
-	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
-columnOf2Done:
-	MOVD	80(R12), R0
-	ADD	R0, R7, R7
-	ADD	R8<<0, R10, R1
-	FSTPQ	(F17, F16), 0(R10)
-	ADD	R9<<0, R10, R0
+nextColumnOf2Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
 	FSTPQ	(F15, F14), 0(R0)
-	ADD	R9<<1, R10, R0
-	FSTPQ	(F13, F12), 0(R0)
-	FSTPQ	(F11, F10), 0(R1)
-	ADD	R9<<2, R10, R0
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<1, R10, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R10, R10
-	SUBS	$1, R2, R2
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
 	BNE	columnsOf2
+columnsOf2Done:
 	B	tileDone
 lower2:
-	MOVD	200(R12), R2
-	MOVD	8(R11), R0
+	MOVD	200(R13), R2
+	MOVD	8(R12), R0
 	ADD	R0, R2, R2
-	MOVD	272(R12), R0
+	MOVD	272(R13), R0
 	CMP	$0, R0
 	BEQ	yNear1
 	PRFM	8192(R2), PLDL2KEEP
 yNear1:
-	MOVD	112(R12), R1
-	MOVD	40(R11), R0
+	MOVD	112(R13), R1
+	MOVD	40(R12), R0
 	ADD	R0, R1, R1
 	FLDPQ	0(R1), (F31, F30)
 	FLDPQ	0(R2), (F1, F0)
-	VZIP1	V0.D2, V1.D2, V19.D2
-	VZIP2	V0.D2, V1.D2, V18.D2
-	VAND	V31.B16, V19.B16, V19.B16
-	VAND	V30.B16, V18.B16, V18.B16
-	MOVD	240(R12), R10
-	MOVD	176(R12), R9
-	ADD	R9<<1, R9, R8
-	MOVD	192(R12), R7
-	MOVD	64(R12), R6
-	MOVD	24(R11), R5
-	MOVD	32(R11), R4
-	MOVD	0(R11), R0
-	ADD	R0, R7, R7
-	MOVD	272(R12), R0
+	VZIP1	V0.D2, V1.D2, V21.D2
+	VZIP2	V0.D2, V1.D2, V20.D2
+	VAND	V31.B16, V21.B16, V21.B16
+	VAND	V30.B16, V20.B16, V20.B16
+	MOVD	240(R13), R11
+	MOVD	176(R13), R10
+	ADD	R10<<1, R10, R9
+	MOVD	192(R13), R8
+	MOVD	64(R13), R7
+	MOVD	24(R12), R6
+	MOVD	32(R12), R5
+	MOVD	0(R12), R0
+	ADD	R0, R8, R8
+	MOVD	272(R13), R0
 	CMP	$0, R0
 	BEQ	xNear2
-	MOVD	R7, R0
+	MOVD	R8, R0
 	PRFM	8192(R0), PLDL2KEEP
-	ADD	R6, R0, R0
+	ADD	R7, R0, R0
 	PRFM	8192(R0), PLDL2KEEP
 xNear2:
-	MOVD	112(R12), R3
-	MOVD	40(R11), R0
-	ADD	R0, R3, R3
-	MOVD	88(R12), R2
+	MOVD	112(R13), R4
+	MOVD	40(R12), R0
+	ADD	R0, R4, R4
+	MOVD	88(R13), R3
 columnsOf1:
-	ADD	$32, R3, R3
-	FLDPQ	0(R3), (F3, F2)
-	ADD	R8<<0, R10, R1
-	FLDPQ	0(R10), (F17, F16)
-	ADD	R9<<0, R10, R0
+	MOVD	280(R13), R2
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F5, F4)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
 	FLDPQ	0(R0), (F15, F14)
-	ADD	R9<<1, R10, R0
-	FLDPQ	0(R0), (F13, F12)
-	FLDPQ	0(R1), (F11, F10)
-	ADD	R9<<2, R10, R0
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
 	FLDPQ	0(R0), (F9, F8)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FLDPQ	0(R0), (F7, F6)
-	ADD	R8<<1, R10, R0
-	FLDPQ	0(R0), (F5, F4)
-	MOVD	R7, R0
-	CMP	$0, R5
+	MOVD	R8, R0
+	CMP	$0, R6
 	BGT	columnOf1Below0
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V17.S4
-	VFMLA	V18.S4, V30.S4, V16.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 0(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
 columnOf1Below0:
-	ADD	R6, R0, R0
-	CMP	$1, R5
+	ADD	R7, R0, R0
+	CMP	$1, R6
 	BGT	columnOf1Below1
-	CMP	$1, R4
+	CMP	$1, R5
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V15.S4
-	VFMLA	V18.S4, V30.S4, V14.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 32(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
 columnOf1Below1:
-	ADD	R6, R0, R0
-	CMP	$2, R5
+	ADD	R7, R0, R0
+	CMP	$2, R6
 	BGT	columnOf1Below2
-	CMP	$2, R4
+	CMP	$2, R5
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V13.S4
-	VFMLA	V18.S4, V30.S4, V12.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 64(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
 columnOf1Below2:
-	ADD	R6, R0, R0
-	CMP	$3, R5
+	ADD	R7, R0, R0
+	CMP	$3, R6
 	BGT	columnOf1Below3
-	CMP	$3, R4
+	CMP	$3, R5
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V11.S4
-	VFMLA	V18.S4, V30.S4, V10.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 96(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
 columnOf1Below3:
-	ADD	R6, R0, R0
-	CMP	$4, R5
+	ADD	R7, R0, R0
+	CMP	$4, R6
 	BGT	columnOf1Below4
-	CMP	$4, R4
+	CMP	$4, R5
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V9.S4
-	VFMLA	V18.S4, V30.S4, V8.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 128(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
 columnOf1Below4:
-	ADD	R6, R0, R0
-	CMP	$5, R5
+	ADD	R7, R0, R0
+	CMP	$5, R6
 	BGT	columnOf1Below5
-	CMP	$5, R4
+	CMP	$5, R5
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V7.S4
-	VFMLA	V18.S4, V30.S4, V6.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 160(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
 columnOf1Below5:
-	ADD	R6, R0, R0
-	CMP	$6, R4
+	ADD	R7, R0, R0
+	CMP	$6, R5
 	BLE	columnOf1Done
 	FLDPQ	0(R0), (F31, F30)
-	FLDPQ	32(R0), (F1, F0)
-	VUZP1	V1.S4, V31.S4, V31.S4
-	VUZP1	V0.S4, V30.S4, V30.S4
-	VAND	V3.B16, V31.B16, V31.B16
-	VAND	V2.B16, V30.B16, V30.B16
-	VFMLA	V19.S4, V31.S4, V5.S4
-	VFMLA	V18.S4, V30.S4, V4.S4
+	FLDPQ	32(R0), (F3, F2)
+	VUZP2	V3.S4, V31.S4, V1.S4
+	VUZP2	V2.S4, V30.S4, V0.S4
+	FSTPQ	(F1, F0), 192(R2)
+	VUZP1	V3.S4, V31.S4, V31.S4
+	VUZP1	V2.S4, V30.S4, V30.S4
+	VAND	V5.B16, V31.B16, V31.B16
+	VAND	V4.B16, V30.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
 columnOf1Done:
-	MOVD	80(R12), R0
-	ADD	R0, R7, R7
-	ADD	R8<<0, R10, R1
-	FSTPQ	(F17, F16), 0(R10)
-	ADD	R9<<0, R10, R0
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
 	FSTPQ	(F15, F14), 0(R0)
-	ADD	R9<<1, R10, R0
-	FSTPQ	(F13, F12), 0(R0)
-	FSTPQ	(F11, F10), 0(R1)
-	ADD	R9<<2, R10, R0
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
 	FSTPQ	(F9, F8), 0(R0)
-	ADD	R9<<1, R1, R0
+	ADD	R9<<1, R11, R0
 	FSTPQ	(F7, F6), 0(R0)
-	ADD	R8<<1, R10, R0
-	FSTPQ	(F5, F4), 0(R0)
-	ADD	$32, R10, R10
-	SUBS	$1, R2, R2
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
+	BEQ	columnsOf1Done
+	ADD	$32, R4, R4
+	FLDPQ	0(R4), (F1, F0)
+	ADD	R9<<0, R11, R1
+	FLDPQ	0(R11), (F19, F18)
+	ADD	R10<<0, R11, R0
+	FLDPQ	0(R0), (F17, F16)
+	ADD	R10<<1, R11, R0
+	FLDPQ	0(R0), (F15, F14)
+	FLDPQ	0(R1), (F13, F12)
+	ADD	R10<<2, R11, R0
+	FLDPQ	0(R0), (F11, F10)
+	ADD	R10<<1, R1, R0
+	FLDPQ	0(R0), (F9, F8)
+	ADD	R9<<1, R11, R0
+	FLDPQ	0(R0), (F7, F6)
+	CMP	$0, R6
+	BGT	nextColumnOf1Below0
+	FLDPQ	0(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V19.S4
+	VFMLA	V20.S4, V30.S4, V18.S4
+nextColumnOf1Below0:
+	CMP	$1, R6
+	BGT	nextColumnOf1Below1
+	CMP	$1, R5
+	BLE	nextColumnOf1Done
+	FLDPQ	32(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V17.S4
+	VFMLA	V20.S4, V30.S4, V16.S4
+nextColumnOf1Below1:
+	CMP	$2, R6
+	BGT	nextColumnOf1Below2
+	CMP	$2, R5
+	BLE	nextColumnOf1Done
+	FLDPQ	64(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V15.S4
+	VFMLA	V20.S4, V30.S4, V14.S4
+nextColumnOf1Below2:
+	CMP	$3, R6
+	BGT	nextColumnOf1Below3
+	CMP	$3, R5
+	BLE	nextColumnOf1Done
+	FLDPQ	96(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V13.S4
+	VFMLA	V20.S4, V30.S4, V12.S4
+nextColumnOf1Below3:
+	CMP	$4, R6
+	BGT	nextColumnOf1Below4
+	CMP	$4, R5
+	BLE	nextColumnOf1Done
+	FLDPQ	128(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V11.S4
+	VFMLA	V20.S4, V30.S4, V10.S4
+nextColumnOf1Below4:
+	CMP	$5, R6
+	BGT	nextColumnOf1Below5
+	CMP	$5, R5
+	BLE	nextColumnOf1Done
+	FLDPQ	160(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V9.S4
+	VFMLA	V20.S4, V30.S4, V8.S4
+nextColumnOf1Below5:
+	CMP	$6, R5
+	BLE	nextColumnOf1Done
+	FLDPQ	192(R2), (F3, F2)
+	VAND	V3.B16, V1.B16, V31.B16
+	VAND	V2.B16, V0.B16, V30.B16
+	VFMLA	V21.S4, V31.S4, V7.S4
+	VFMLA	V20.S4, V30.S4, V6.S4
+nextColumnOf1Done:
+	MOVD	80(R13), R0
+	ADD	R0, R8, R8
+	ADD	R9<<0, R11, R1
+	FSTPQ	(F19, F18), 0(R11)
+	ADD	R10<<0, R11, R0
+	FSTPQ	(F17, F16), 0(R0)
+	ADD	R10<<1, R11, R0
+	FSTPQ	(F15, F14), 0(R0)
+	FSTPQ	(F13, F12), 0(R1)
+	ADD	R10<<2, R11, R0
+	FSTPQ	(F11, F10), 0(R0)
+	ADD	R10<<1, R1, R0
+	FSTPQ	(F9, F8), 0(R0)
+	ADD	R9<<1, R11, R0
+	FSTPQ	(F7, F6), 0(R0)
+	ADD	$32, R11, R11
+	SUBS	$1, R3, R3
 	BNE	columnsOf1
+columnsOf1Done:
 tileDone:
-	ADD	$56, R11, R11
-	MOVD	256(R12), R0
+	ADD	$56, R12, R12
+	MOVD	256(R13), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 256(R12)
+	MOVD	R0, 256(R13)
 	BNE	tile
-	MOVD	48(R12), R1
-	MOVD	192(R12), R0
+	MOVD	48(R13), R1
+	MOVD	192(R13), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 192(R12)
-	MOVD	56(R12), R1
-	MOVD	200(R12), R0
+	MOVD	R0, 192(R13)
+	MOVD	56(R13), R1
+	MOVD	200(R13), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 200(R12)
-	MOVD	248(R12), R0
+	MOVD	R0, 200(R13)
+	MOVD	248(R13), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 248(R12)
+	MOVD	R0, 248(R13)
 	BNE	image
-	MOVD	24(R12), R1
-	MOVD	208(R12), R0
+	MOVD	24(R13), R1
+	MOVD	208(R13), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 208(R12)
-	MOVD	32(R12), R1
-	MOVD	216(R12), R0
+	MOVD	R0, 208(R13)
+	MOVD	32(R13), R1
+	MOVD	216(R13), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 216(R12)
-	MOVD	184(R12), R1
-	MOVD	240(R12), R0
+	MOVD	R0, 216(R13)
+	MOVD	184(R13), R1
+	MOVD	240(R13), R0
 	ADD	R1, R0, R0
-	MOVD	R0, 240(R12)
-	MOVD	16(R12), R0
+	MOVD	R0, 240(R13)
+	MOVD	16(R13), R0
 	SUBS	$1, R0, R0
-	MOVD	R0, 16(R12)
+	MOVD	R0, 16(R13)
 	BNE	plane
 	RET

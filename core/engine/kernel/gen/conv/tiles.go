@@ -22,7 +22,7 @@ const (
 	tpXAt, tpYAt, tpXPlaneAt, tpYPlaneAt = 192, 200, 208, 216
 	tpWeightsAt, tpBiasAt, tpSumsAt      = 224, 232, 240
 	tpImagesLeft, tpTilesLeft, tpLanes   = 248, 256, 264
-	tpFar                                = 272
+	tpFar, tpOdds                        = 272, 280
 	rtX, rtY, rtRows, rtFirst, rtEnd     = 0, 8, 16, 24, 32
 	rtMasks, rtWhole, rtSize             = 40, 48, 56
 )
@@ -30,6 +30,9 @@ const (
 // tileSizes are the rows of filters, and the rows of y that tiles have at most with stride 1 and 2: with them and what a column sees, of which
 // stride 2 takes two vectors, the registers are full.
 var tileSizes = [][3]int{{3, 8, 8}, {5, 8, 8}, {7, 7, 6}}
+
+// registers are those of AVX2's vectors.
+const registers = 16
 
 // tiles emits depthwise convolution with strides of 1 and 2 for registers of eight lanes, straight from the image: masks leave out columns
 // beside a plane.
@@ -45,7 +48,8 @@ func tiles(a *isa.Asm) {
 // tileKernel is what these kernels share.
 type tileKernel struct {
 	rowWalk
-	most        int // rows of a tile
+	most        int  // rows of a tile
+	pairs       bool // two columns of the filter share loads, with stride 2
 	t, tile     reg.GPVirtual
 	masks, left reg.GPVirtual
 	view        reg.VecVirtual
@@ -89,24 +93,64 @@ func (k *tileKernel) overColumns(rows int, begin, end func(), add func(row int, 
 	a.ADDQ(operand.Mem{Base: k.tile, Disp: rtX}, k.x)
 	k.ask("x", k.stride*rows, k.x, k.xRow)
 	k.masks, k.left = k.maskOf(), a.Field(k.t, tpColumns)
-	mask := a.Vec()
+	column := func(name string, see func(row int, p reg.GPVirtual)) {
+		begin()
+		k.eachRow(name, rows, func(row int, p reg.GPVirtual) {
+			see(row, p)
+			add(row, k.view)
+		})
+		a.ADDQ(operand.Mem{Base: k.t, Disp: tpXColumn}, k.x)
+		end()
+	}
 	a.Label(label)
-	a.ADDQ(operand.U8(4*a.Lanes), k.masks)
-	a.Move(operand.Mem{Base: k.masks}, mask)
-	begin()
-	k.eachRow("column", rows, func(row int, p reg.GPVirtual) {
-		if k.stride == 1 {
-			a.And(operand.Mem{Base: p}, mask, k.view)
-		} else { // every other column, those of the second vector's halves behind those of the first's
+	switch {
+	case k.stride == 1:
+		mask := k.nextMask()
+		column("column", func(_ int, p reg.GPVirtual) { a.And(operand.Mem{Base: p}, mask, k.view) })
+	case k.pairs && k.size+rows <= registers-4: // what columns see takes three vectors, and its mask one
+		k.twoColumns(column, label+"Done")
+	default:
+		mask := k.nextMask()
+		column("column", func(_ int, p reg.GPVirtual) {
 			a.Move(operand.Mem{Base: p}, k.view)
-			a.VSHUFPS(operand.U8(0b10001000), operand.Mem{Base: p, Disp: 4 * a.Lanes}, k.view, k.view)
+			a.VSHUFPS(evenElements, operand.Mem{Base: p, Disp: 4 * a.Lanes}, k.view, k.view)
 			a.And(mask, k.view, k.view)
-		}
-		add(row, k.view)
-	})
-	a.ADDQ(operand.Mem{Base: k.t, Disp: tpXColumn}, k.x)
-	end()
+		})
+	}
 	a.CountDown(k.left, label)
+	a.Label(label + "Done")
+}
+
+// nextMask loads the mask of what the next column of the filter sees.
+func (k *tileKernel) nextMask() reg.VecVirtual {
+	mask := k.Vec()
+	k.ADDQ(operand.U8(4*k.Lanes), k.masks)
+	k.Move(operand.Mem{Base: k.masks}, mask)
+	return mask
+}
+
+// Elements of two vectors, those of the second's halves behind those of the first's.
+const evenElements, oddElements = operand.U8(0b10001000), operand.U8(0b11011101)
+
+// twoColumns emits two columns of the filter with stride 2: every other element of a row from one on, and those between, which are kept for the second. After an
+// odd last one it goes to done.
+func (k *tileKernel) twoColumns(column func(name string, see func(row int, p reg.GPVirtual)), done string) {
+	a, odds := k.Asm, k.Field(k.t, tpOdds)
+	kept := func(row int) operand.Mem { return operand.Mem{Base: odds, Disp: 4 * a.Lanes * row} }
+	mask := k.nextMask()
+	column("column", func(row int, p reg.GPVirtual) {
+		upper, odd := a.Vec(), a.Vec()
+		a.Move(operand.Mem{Base: p}, k.view)
+		a.Move(operand.Mem{Base: p, Disp: 4 * a.Lanes}, upper)
+		a.VSHUFPS(oddElements, upper, k.view, odd)
+		a.Move(odd, kept(row))
+		a.VSHUFPS(evenElements, upper, k.view, k.view)
+		a.And(mask, k.view, k.view)
+	})
+	a.DECQ(k.left)
+	a.JZ(operand.LabelRef(done))
+	next := k.nextMask()
+	column("nextColumn", func(row int, _ reg.GPVirtual) { a.And(kept(row), next, k.view) })
 }
 
 // ask prefetches rows of planes that follow, if these are far: cores do not prefetch what is read every few rows.
@@ -135,6 +179,7 @@ func (k *tileKernel) maskOf() reg.GPVirtual {
 // tileForward computes y = bias + Σ w·x: a column of the filter meets all rows of a tile, and then the next one does.
 func tileForward(a *isa.Asm, size, stride, most int) {
 	k := newTileKernel(a, "tileForward", fmt.Sprintf("convolves planes with a filter of %d rows each.", size), size, stride, most)
+	k.pairs = size < 7 // whose weights take as much time as loads
 	copyFields(a, k.t, [2]int{tpX, tpXAt}, [2]int{tpY, tpYAt}, [2]int{tpWeights, tpWeightsAt}, [2]int{tpBias, tpBiasAt})
 	a.Label("plane")
 	k.overTiles(func(rows int) {
@@ -183,6 +228,7 @@ func (k *tileKernel) store(acc []reg.VecVirtual) {
 // column of the filter while it meets them.
 func tileDots(a *isa.Asm, size, stride, most int) {
 	k := newTileKernel(a, "tileDots", fmt.Sprintf("adds the products of dy and x for each weight of a filter of %d rows, [row][column][lanes].", size), size, stride, most)
+	k.pairs = true
 	copyFields(a, k.t, [2]int{tpX, tpXPlaneAt}, [2]int{tpY, tpYPlaneAt}, [2]int{tpSums, tpSumsAt})
 	a.Label("plane")
 	copyFields(a, k.t, [2]int{tpXPlaneAt, tpXAt}, [2]int{tpYPlaneAt, tpYAt}, [2]int{tpImages, tpImagesLeft})
