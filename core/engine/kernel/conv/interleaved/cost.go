@@ -24,7 +24,7 @@ const (
 var Rates = cost.Rates{
 	kernel.AVX2:     {products: 0.5, pairs: 0.5, dots: 0.538, pairDots: 0.449, sums: 0.6, transposed: 2.2, strips: 62, calls: 15, dotCalls: 51.5, kept: 0.9},
 	cost.HalvedAVX2: {products: 1.6, pairs: 1.37, dots: 1.65, pairDots: 1.28, sums: 1.93, transposed: 5.73, strips: 186, calls: 55, dotCalls: 102, kept: 1.5},
-	kernel.AVX512:   {products: 0.95, pairs: 0.8, dots: 0.928, pairDots: 0.797, sums: 0.2, transposed: 4.1, strips: 34.1, calls: 15, dotCalls: 47.1, kept: 1.7},
+	kernel.AVX512:   {products: 0.89, pairs: 0.58, dots: 0.96, pairDots: 0.7, sums: 0.15, transposed: 4.15, strips: 200, calls: 15, dotCalls: 66, kept: 1.7},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -33,6 +33,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	blocks, taps := float64(p.N*p.C)/float64(s.lanes), float64(s.all())
 	phases := s.row.stride * s.column.stride
 	t[transposed] = blocks * float64(s.frames*s.inPlane()+s.results*s.outPlane())
+	if s.collide() { // results are copied twice
+		t[transposed] += blocks * float64(s.results*s.outPlane()) / 3
+	}
 	t[strips] = blocks * float64(s.strips)
 	if frame := s.frames * s.width * s.rows; frame*s.lanes > stripElems { // taps lie so far apart that one row sees more
 		moved := frame - s.frames*s.width*s.strip/s.row.stride*s.row.every

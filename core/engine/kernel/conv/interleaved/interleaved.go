@@ -67,6 +67,7 @@ type planes struct {
 	frame, out             []float32 // [pixels][lanes], out for each of the outputs that are copied at once
 	inRoom, outRoom        []float32 // planes, where a tensor has fewer than there are lanes
 	one                    []float32 // sums of a block of planes that counts in part
+	runs                   []float32 // results of planes that collide
 }
 
 // phase is the results of one remainder of rows and columns modulo the strides.
@@ -154,11 +155,14 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 }
 
 // rooms are the elements of each room, in the order of take.
-func (s *planes) rooms() [11]int {
+func (s *planes) rooms() [12]int {
 	n := [...]int{
 		s.frames*s.rows*s.column.in + s.lanes, s.atOnce*s.strip*s.column.results + s.lanes, s.pixels, 2 * s.all(),
 		s.all() * s.channels, s.results * s.channels, s.frames * s.rows * s.width * s.lanes, s.atOnce * s.pixels * s.lanes, 0, 0,
-		s.mostParts() * partElems,
+		s.mostParts() * partElems, 0,
+	}
+	if s.collide() {
+		n[11] = s.lanes * s.runElems()
 	}
 	if s.fewer() {
 		n[8], n[9] = s.lanes*s.frames*s.inPlane(), s.lanes*s.results*s.outPlane()
@@ -187,12 +191,23 @@ func (s *planes) take(scratch []float32) {
 	list := next(3)
 	s.list = unsafe.Slice((*tap)(unsafe.Pointer(&list[0])), len(list)/2)
 	s.weights, s.bias, s.frame, s.out, s.inRoom, s.outRoom = next(4), next(5), next(6), next(7), next(8), next(9)
+	s.runs = next(11)
 	parts := next(10)
 	s.parts = unsafe.Slice((*part)(unsafe.Pointer(&parts[0])), s.mostParts())
 	if s.direction == geometry.ToWeight {
 		s.one = s.bias
 	}
 }
+
+// collide reports whether a result of all planes lies in one set of the L1 cache, which has fewer ways than vectors have lanes: lines that are
+// written in turn would evict each other. So results go by way of room where planes lie in different sets.
+func (s *planes) collide() bool {
+	const page = 1 << 10 // elements after which sets repeat
+	return s.direction != geometry.ToWeight && s.lanes == kernel.Block && s.results*s.outPlane()%page == 0
+}
+
+// runElems is from a plane to the next in that room.
+func (s *planes) runElems() int { return s.atOnce*s.strip*s.column.results + kernel.Block }
 
 // vector is the bytes of one.
 func (s *planes) vector() int { return 4 * s.lanes }

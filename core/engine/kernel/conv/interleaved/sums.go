@@ -161,11 +161,26 @@ func (s *planes) copyResults(strip, count int, planes []float32, out bool) {
 	c.setPixels(pixels)
 	for i := range calls {
 		c.planes, c.at = &planes[i*s.outPlane()+first], &s.out[i*s.pixels*s.lanes]
+		if out && s.collide() {
+			s.copyRuns(&c, pixels, planes[i*s.outPlane()+first:])
+			continue
+		}
 		if out {
 			vecInterleaveOut(&c)
 		} else {
 			vecInterleaveIn(&c)
 		}
+	}
+}
+
+// copyRuns is copyResults of so many pixels of each plane by way of room.
+func (s *planes) copyRuns(c *pixelCopy, pixels int, planes []float32) {
+	run, plane := s.runElems(), c.plane/4
+	c.planes, c.plane, c.ahead, c.near = &s.runs[0], 4*run, 0, 1
+	vecInterleaveOut(c)
+	c.plane = 4 * plane
+	for lane := range s.lanes {
+		copy(planes[lane*plane:][:pixels], s.runs[lane*run:])
 	}
 }
 

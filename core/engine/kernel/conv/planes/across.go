@@ -109,16 +109,10 @@ func (a *across) gradWeight(x, dy, dw []float32, accumulate bool) {
 	}
 }
 
-// acrossTerms counts what a direction does.
-func acrossTerms(p *geometry.Shape, d geometry.Direction) cost.Terms {
-	rows, depth, columns := p.N, p.H*p.W, p.OutH()*p.OutW()
-	switch d {
-	case geometry.ToInput:
-		depth, columns = columns, depth
-	case geometry.ToWeight:
-		rows, depth = depth, rows
-	}
-	t := cost.Product(kernel.CeilDiv(columns, kernel.Lanes()), depth, rows)
-	t[spread] = float64(acrossPairs(p))
-	return t.Times(float64(p.K))
+// acrossTerms counts what a direction does. Matrices are so small that a filter takes about as long for any number of columns.
+func acrossTerms(p *geometry.Shape) (t cost.Terms) {
+	filters := float64(p.K)
+	t[filterCalls], t[spread] = filters, filters*float64(acrossPairs(p))
+	t[acrossVectors] = filters * float64(p.N*(p.H*p.W+p.OutH()*p.OutW())) / kernel.Block
+	return t
 }

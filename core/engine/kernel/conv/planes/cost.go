@@ -20,7 +20,9 @@ const (
 	dotCalls                         // as planeCalls, of weight gradients
 	packed                           // elements of dy that are packed for dense ones
 	stored                           // sums of dense ones
+	filterCalls                      // filters that are matrices
 	spread                           // weights, or their gradients, of pairs of pixels
+	acrossVectors                    // elements of planes that these meet, as vectors of 512 bits
 	columns                          // columns of vectors that kernels go down
 	strides                          // as products, where kernels work on whole planes
 	stridePlanes                     // these
@@ -37,9 +39,9 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, spread: 3.37, columns: 5.25, strides: 1.51, stridePlanes: 4.01, wideProducts: 0.95, wideTiles: 7, lineProducts: 1.77, lineMasked: 3.32, lineRows: 8.74, far: 1.6},
-	cost.HalvedAVX2: {cost.Steps: 1.07, cost.Calls: 264, products: 2.75, planeCalls: 100, frameRows: 9.74, frameVectors: 6.4, splitRows: 9, splitElems: 10.3, resultRows: 12.2, dots: 3.55, dotCalls: 124, packed: 0.677, stored: 15.4, spread: 7.98, columns: 15.2, strides: 5.02, stridePlanes: 12.8, wideProducts: 2.03, wideTiles: 26.2, lineProducts: 4.61, lineMasked: 3.27, lineRows: 40.5, far: 2},
-	kernel.AVX512:   {cost.Steps: 0.958, cost.Calls: 163, products: 0.307, planeCalls: 450, frameRows: 0.351, frameVectors: 2.19, splitRows: 6.76, splitElems: 3.38, resultRows: 1.13, dots: 1.48, dotCalls: 61.1, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, spread: 2.51, wideProducts: 0.446, wideTiles: 17.9, wideSteps: 5.37, lineRows: 7, windowProducts: 1, windowLoads: 1.1},
+	kernel.AVX2:     {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, filterCalls: 280, spread: 2.8, acrossVectors: 8, columns: 5.25, strides: 1.51, stridePlanes: 4.01, wideProducts: 0.95, wideTiles: 7, lineProducts: 1.77, lineMasked: 3.32, lineRows: 8.74, far: 1.6},
+	cost.HalvedAVX2: {cost.Steps: 1.07, cost.Calls: 264, products: 2.75, planeCalls: 100, frameRows: 9.74, frameVectors: 6.4, splitRows: 9, splitElems: 10.3, resultRows: 12.2, dots: 3.55, dotCalls: 124, packed: 0.677, stored: 15.4, filterCalls: 700, spread: 7.98, acrossVectors: 18, columns: 15.2, strides: 5.02, stridePlanes: 12.8, wideProducts: 2.03, wideTiles: 26.2, lineProducts: 4.61, lineMasked: 3.27, lineRows: 40.5, far: 2},
+	kernel.AVX512:   {cost.Steps: 0.958, cost.Calls: 163, products: 1.1, planeCalls: 40, frameRows: 0.351, frameVectors: 2.19, splitRows: 9, splitElems: 2.76, resultRows: 8, dots: 1.3, dotCalls: 40, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, filterCalls: 370, spread: 3.2, acrossVectors: 7.6, wideProducts: 0.446, wideTiles: 17.9, wideSteps: 5.37, lineRows: 7, windowProducts: 1, windowLoads: 1.1},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -48,7 +50,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
 		return denseTerms(p)
 	}
 	if reachesAcross(p) {
-		return acrossTerms(p, d)
+		return acrossTerms(p)
 	}
 	if l, ok := lines.Of(p); ok {
 		return lineTerms(l.Work(d))
@@ -122,6 +124,9 @@ func framedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		vectors = float64(out.elems()) / kernel.Block
 	}
 	t[products] = batches * planes * vectors * taps * float64(phases) * waits(h)
+	if out.lanes > narrow {
+		t[products] *= wideShare
+	}
 	t[planeCalls] = batches * planes * float64(phases)
 	switch results := float64(p.N) * planes; {
 	case d == geometry.ToInput && p.StrideW > 2:
@@ -131,6 +136,9 @@ func framedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	}
 	return t
 }
+
+// wideShare is how much of a product's time with vectors of eight lanes it takes with those of sixteen.
+const wideShare = 0.65
 
 // waits is how much longer products take where so few rows of results are computed at once that their sums wait for each other.
 func waits(rows int) float64 { return max(1, 3/float64(rows)) }
