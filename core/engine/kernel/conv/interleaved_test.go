@@ -39,6 +39,9 @@ func TestInterleavedStrips(t *testing.T) {
 			{N: 2, C: 16, H: 61, W: 47, R: 2, S: 2, StrideH: 4, StrideW: 4, PadH: 1, PadW: 1},
 			{N: 1, C: 3, H: 3, W: 700, R: 3, S: 3, StrideH: 1, StrideW: 2, PadH: 1, PadW: 1},
 			{N: 1, C: 3, H: 400, W: 3, R: 7, S: 3, StrideH: 2, StrideW: 1, PadH: 3, PadW: 1},
+			{N: 3, C: 7, H: 32, W: 32, R: 3, S: 3, StrideH: 3, StrideW: 3, PadH: 1, PadW: 1}, // planes a multiple of a page apart
+			{N: 1, C: 18, H: 32, W: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1},
+			{N: 2, C: 5, H: 16, W: 64, R: 5, S: 3, StrideH: 1, StrideW: 1, PadH: 2, PadW: 1, DilH: 2},
 		} {
 			for multiplier := 1; multiplier <= 3; multiplier++ {
 				p.K, p.Groups = p.C*multiplier, p.C
@@ -65,6 +68,7 @@ func TestInterleavedByImages(t *testing.T) {
 		for _, p := range []Shape{
 			{N: 7, C: 3, K: 6, H: 9, W: 7, R: 3, S: 3, StrideH: 3, StrideW: 3, PadH: 1, PadW: 1, Groups: 3},
 			{N: 3, C: 18, K: 18, H: 30, W: 40, R: 5, S: 5, StrideH: 2, StrideW: 2, PadH: 2, PadW: 2, Groups: 18},
+			{N: 3, C: 7, K: 14, H: 32, W: 32, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 7},
 		} {
 			in, out := p.C*p.H*p.W, p.K*p.OutH()*p.OutW()
 			x, dy, w := kerneltest.Random[float32](1, p.N*in), kerneltest.Random[float32](2, p.N*out), kerneltest.Random[float32](3, p.K*p.PatchSize())
