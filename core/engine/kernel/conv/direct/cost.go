@@ -136,8 +136,15 @@ func forwardTerms(p *geometry.Shape) cost.Terms {
 	}
 	t := tileTerms(p.R*p.S, share(seen, p.R*p.OutH()), &f, p.K/p.GroupCount(), p.OutH(), p.OutW())
 	frameTerms(&t, &f, p.StrideW)
+	if kernel.Lanes() == kernel.Block && p.K <= few*p.GroupCount() {
+		t[cost.Steps] *= 1.35
+	}
 	return t.Times(float64(p.N))
 }
+
+// few is the outputs of a group whose products take less time than loading what they multiply, most of which lies in two cache lines if vectors have
+// sixteen lanes.
+const few = 2
 
 // viewForwardTerms is forwardTerms by views.
 func viewForwardTerms(p *geometry.Shape) cost.Terms {
