@@ -326,6 +326,9 @@ func wideTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[wideProducts] += planes * float64(s.oh*s.size*s.size)
 		t[wideTiles] += planes * float64(s.rowTiles())
 	}
+	if d == geometry.ToWeight && s.outputs > 1 {
+		t[wideTiles] *= 2 // sums of each column are loaded and stored, and x is read for each output
+	}
 	return t
 }
 
