@@ -105,11 +105,17 @@ func patchesOf(p *geometry.Shape, d geometry.Direction, channels int) patches {
 	return m
 }
 
-// setLine follows from the images of a batch.
+// setLine follows from the images of a batch. Copies write a vector to each row in turn: where these lay multiples of sets apart, so that they
+// compete for a few sets of the L1 cache, copying took three times as long.
 func (m *patches) setLine() {
+	const sets = 1 << 8 // elements
 	m.line, m.between = m.pixels, m.image()
-	if !m.inPlace && m.pixels > 1 {
-		m.line, m.between = kernel.CeilDiv(m.batch*m.pixels, kernel.Block)*kernel.Block+kernel.Block, m.pixels
+	if m.inPlace || m.pixels == 1 {
+		return
+	}
+	m.line, m.between = kernel.CeilDiv(m.batch*m.pixels, kernel.Block)*kernel.Block+kernel.Block, m.pixels
+	if m.line%sets == 0 {
+		m.line += kernel.Block
 	}
 }
 
