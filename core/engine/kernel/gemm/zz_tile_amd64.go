@@ -121,3 +121,8 @@ func tiles1AVX512(tile *Tile)
 //
 //go:noescape
 func tiles2AVX512(tile *Tile)
+
+// packEightAVX512 transposes eight rows of k elements, at least eight, to columns behind each other. stride is bytes.
+//
+//go:noescape
+func packEightAVX512(src *float32, stride int, k int, dst *float32)

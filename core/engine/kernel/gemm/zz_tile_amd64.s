@@ -7094,3 +7094,57 @@ stored:
 left:
 	VZEROUPPER
 	RET
+
+// func packEightAVX512(src *float32, stride int, k int, dst *float32)
+// Requires: AVX, AVX512F
+TEXT ·packEightAVX512(SB), NOSPLIT, $0-32
+	MOVQ src+0(FP), AX
+	MOVQ stride+8(FP), CX
+	MOVQ k+16(FP), DX
+	MOVQ dst+24(FP), BX
+	LEAQ (CX)(CX*2), SI
+	LEAQ (AX)(CX*4), DI
+
+square:
+	VMOVUPS      (AX), Y0
+	VINSERTF64X4 $0x01, (DI), Z0, Z0
+	VMOVUPS      (AX)(CX*1), Y1
+	VINSERTF64X4 $0x01, (DI)(CX*1), Z1, Z1
+	VMOVUPS      (AX)(CX*2), Y2
+	VINSERTF64X4 $0x01, (DI)(CX*2), Z2, Z2
+	VMOVUPS      (AX)(SI*1), Y3
+	VINSERTF64X4 $0x01, (DI)(SI*1), Z3, Z3
+	VUNPCKLPS    Z1, Z0, Z4
+	VUNPCKHPS    Z1, Z0, Z5
+	VUNPCKLPS    Z3, Z2, Z6
+	VUNPCKHPS    Z3, Z2, Z7
+	VUNPCKLPD    Z6, Z4, Z8
+	VUNPCKHPD    Z6, Z4, Z4
+	VUNPCKLPD    Z7, Z5, Z6
+	VUNPCKHPD    Z7, Z5, Z5
+	VSHUFF64X2   $0x88, Z4, Z8, Z7
+	VMOVUPS      Z7, (BX)
+	VSHUFF64X2   $0x88, Z5, Z6, Z7
+	VMOVUPS      Z7, 64(BX)
+	VSHUFF64X2   $0xdd, Z4, Z8, Z4
+	VMOVUPS      Z4, 128(BX)
+	VSHUFF64X2   $0xdd, Z5, Z6, Z4
+	VMOVUPS      Z4, 192(BX)
+	ADDQ         $0x20, AX
+	ADDQ         $0x20, DI
+	ADDQ         $0x00000100, BX
+	SUBQ         $0x08, DX
+	JZ           done
+	CMPQ         DX, $0x08
+	JGE          square
+	SUBQ         $0x08, DX
+	LEAQ         (AX)(DX*4), AX
+	LEAQ         (DI)(DX*4), DI
+	SHLQ         $0x05, DX
+	ADDQ         DX, BX
+	MOVQ         $0x00000008, DX
+	JMP          square
+
+done:
+	VZEROUPPER
+	RET

@@ -4,9 +4,8 @@ import "github.com/trainctl/trainctl/core/engine/kernel/gen/isa"
 
 // Families are the kernels of this package, by the folders below core/engine/kernel.
 var Families = isa.In("gemm",
-	isa.Family{Name: "tile", Emit: gemm, ISAs: isa.Each},
+	isa.Family{Name: "tile", Emit: isa.All(gemm, packEight), ISAs: isa.Each},
 	isa.Family{Name: "pack", Emit: pack, ISAs: isa.Each, Choose: true},
-	isa.Family{Name: "pack_eight", Emit: packEight, ISAs: isa.Wide},
 	isa.Family{Name: "product_along", Emit: heights(along), ISAs: isa.Each},
 	isa.Family{Name: "product_across", Emit: heights(across), ISAs: isa.Each},
 	isa.Family{Name: "product_apart", Emit: heights(apart), ISAs: isa.Each},

@@ -115,9 +115,12 @@ func packAcross(a *isa.Asm) {
 // eightRows is how many packEight transposes.
 const eightRows = 8
 
-// packEight is packAcross for panels of eight rows, of which a vector of sixteen lanes holds two columns: those of squares of eight columns, the last of which
-// begins so that it ends with the row.
+// packEight is packAcross for panels of eight rows, of which a vector of sixteen lanes holds two columns: it takes squares of eight columns, the last of which
+// begins so that it ends with the row. Vectors of eight lanes take such squares anyway.
 func packEight(a *isa.Asm) {
+	if a.ISA != isa.AVX512 {
+		return
+	}
 	a.Kernel("packEight", "func(src *float32, stride, k int, dst *float32)",
 		"transposes eight rows of k elements, at least eight, to columns behind each other. stride is bytes.")
 	src, stride, k, dst := a.Gp("src"), a.Gp("stride"), a.Gp("k"), a.Gp("dst")
