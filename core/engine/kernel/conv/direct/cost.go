@@ -117,12 +117,11 @@ func filterStep(u panel, rows int) (tiles, step float64) {
 // streams is the pixels of a group that lie behind the L2 cache, or behind all caches. Algorithms are chosen for so few
 // images that batches may have many times as many.
 func streams(p *geometry.Shape) (near, far float64) {
-	const cached, behind = 1 << 18, 1 << 20        // elements
 	n := p.N * p.OutH() * (p.C*p.W + p.K*p.OutW()) // a row that no pixel sees is not read
 	switch each := float64(n) / float64(p.GroupCount()); {
-	case n >= behind:
+	case n >= cost.SharedElems:
 		return 0, each
-	case n > cached:
+	case n > cost.CachedElems:
 		return each, 0
 	}
 	return 0, 0

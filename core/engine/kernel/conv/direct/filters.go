@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 	"github.com/trainctl/trainctl/core/engine/kernel/gemm"
@@ -131,11 +132,11 @@ type places struct {
 // which hardware does not foresee, while a copy goes along the memory. Tiles of weights gain nothing if a plane has a single tap, or as many
 // as they have rows. With vectors of sixteen lanes, or halved ones, that has not been measured.
 func farApart(p *geometry.Shape, d geometry.Direction) bool {
-	const planes, far = 32, 1 << 20 // elements that are in no cache of a core
+	const planes = 32
 	if taps := p.R * p.S; d == geometry.ToWeight && (taps == 1 || taps >= filterHeights[1]) {
 		return false
 	}
-	return kernel.Lanes() < kernel.Block && !kernel.Halves() && p.C >= planes && p.Images()*p.C*p.H*p.W > far
+	return kernel.Lanes() < kernel.Block && !kernel.Halves() && p.C >= planes && p.Images()*p.C*p.H*p.W > cost.SharedElems
 }
 
 func newFilters(p *geometry.Shape, d geometry.Direction) filters {

@@ -84,7 +84,7 @@ func (b *block) storePlane(n int, from, y []float32) {
 		b.storeFew(n, from, y)
 		return
 	}
-	if b.collide() {
+	if geometry.Collide(b.lanes, b.out.between) {
 		b.storeRuns(n, from, y)
 		return
 	}
@@ -93,13 +93,6 @@ func (b *block) storePlane(n int, from, y []float32) {
 
 // storedAtOnce are the outputs of each image that storeRuns copies at a time.
 const storedAtOnce = 256
-
-// collide reports whether an output of all images lies in one set of the L1 cache, which has fewer ways than images: lines that are
-// written in turn would evict each other.
-func (b *block) collide() bool {
-	const page = 1 << 10 // elements after which sets repeat
-	return b.lanes == kernel.Block && b.out.between%page == 0
-}
 
 // storeRuns is storePlane by way of room in which images lie in different sets.
 func (b *block) storeRuns(n int, from, y []float32) {

@@ -58,7 +58,7 @@ func (c *pass) runPixels(x, packed, bias, y []float32) {
 }
 
 // far reports whether pixels do not stay in the last cache while other programs use it, too. Tiles go from plane to plane for each vector, which the hardware does not foresee.
-func (c *pass) far() bool { return c.p.Images()*(c.in.between+c.out.between) >= cost.FarElems/4 }
+func (c *pass) far() bool { return c.p.Images()*(c.in.between+c.out.between) >= cost.SharedElems }
 
 // touch reads a value of each line of the cache, in the order of memory, so that all are near.
 //

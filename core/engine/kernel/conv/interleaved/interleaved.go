@@ -199,11 +199,9 @@ func (s *planes) take(scratch []float32) {
 	}
 }
 
-// collide reports whether a result of all planes lies in one set of the L1 cache, which has fewer ways than vectors have lanes: lines that are
-// written in turn would evict each other. So results go by way of room where planes lie in different sets.
+// collide reports whether results go by way of room where planes lie in different sets of the L1 cache.
 func (s *planes) collide() bool {
-	const page = 1 << 10 // elements after which sets repeat
-	return s.direction != geometry.ToWeight && s.lanes == kernel.Block && s.results*s.outPlane()%page == 0
+	return s.direction != geometry.ToWeight && geometry.Collide(s.lanes, s.results*s.outPlane())
 }
 
 // runElems is from a plane to the next in that room.

@@ -2,6 +2,7 @@ package planes
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/cost"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
@@ -35,14 +36,11 @@ func channelsAtOnce(channels, outputs, pixels int) int {
 // stay in the L1 cache for all images, or, if the L2 cache does not hold all elements, in that, for longer runs of memory.
 func channelsSummed(channels, sums, elems int) int {
 	const near, further = 1 << 9, 1 << 11 // vectors
-	if elems > cachedElems {
+	if elems > cost.CachedElems {
 		return min(channels, max(1, further/sums))
 	}
 	return min(channels, max(1, near/sums))
 }
-
-// cachedElems is what the L2 cache holds.
-const cachedElems = 1 << 18
 
 // laneTotals adds up lanes, [outputs][channels][taps][lanes], to the gradient of the weights, [channels][outputs][taps].
 func laneTotals(channels, outputs, taps int, lanes, sums []float32) {

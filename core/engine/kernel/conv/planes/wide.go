@@ -409,7 +409,7 @@ func (s *wide) runDots(i int, t *widePlanes) {
 // sumChannels is how many channels are summed at a time: all, if the L2 cache does not hold their planes, and these are not small.
 func (s *wide) sumChannels() int {
 	elems := s.images * s.planes * (s.h*s.w + s.outputs*s.oh*s.ow)
-	if elems > cachedElems && s.h*s.w > wideSmall {
+	if elems > cost.CachedElems && s.h*s.w > wideSmall {
 		return s.planes
 	}
 	return channelsSummed(s.planes, s.outputs*s.size*s.size, elems)

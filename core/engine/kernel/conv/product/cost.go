@@ -107,12 +107,12 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 // farTimes is times, which is how many times as long it takes to pick or spread pixels of so many rows of each plane, with a stride above
 // two and behind all caches, or else 1. Algorithms are chosen for few images of batches that may have twice as many. It has been measured with eight lanes.
 func farTimes(p *geometry.Shape, rows int, times float64) float64 {
-	const many, far = 32, 1 << 20
+	const many = 32
 	images := p.N
 	if images >= many {
 		images *= 2
 	}
-	if p.StrideW <= 2 || kernel.Lanes() == kernel.Block || kernel.Halves() || images*p.C*rows*p.W <= far {
+	if p.StrideW <= 2 || kernel.Lanes() == kernel.Block || kernel.Halves() || images*p.C*rows*p.W <= cost.SharedElems {
 		return 1
 	}
 	return times

@@ -146,7 +146,7 @@ func (d *dotted) apart(images int, x, dy, sums []float32) {
 
 // far reports whether images come from far away.
 func (d *dotted) far() bool {
-	return d.p.N*d.p.GroupCount()*(d.kg+d.rows)*d.pixels > farElems
+	return d.p.N*d.p.GroupCount()*(d.kg+d.rows)*d.pixels > cost.SharedElems
 }
 
 // fetches reports whether images are prefetched while those before are multiplied: with narrow vectors, for whose window it pays to be small.

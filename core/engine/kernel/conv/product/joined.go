@@ -122,13 +122,10 @@ func (m *patches) sideRows(in, out int) int {
 // weightsElems is the room for the packed weights of all groups and parts, behind which packing writes up to a square of vectors.
 func (m *patches) weightsElems() int { return m.rows*m.p.K + kernel.Block*kernel.Block }
 
-// farElems is how many elements stay in the last cache while other programs use it, too.
-const farElems = 1 << 20
-
 // plan is that of products of so many images.
 func (m *patches) plan(images, in, out int) plan {
 	p := plan{in: in, out: out, pixels: images * m.pixels, reads: m.inPlace || m.back}
-	p.far = images == 1 && m.p.Images()*m.p.GroupCount()*m.sideRows(in, out)*m.pixels > farElems
+	p.far = images == 1 && m.p.Images()*m.p.GroupCount()*m.sideRows(in, out)*m.pixels > cost.SharedElems
 	return p
 }
 
@@ -141,7 +138,7 @@ func (m *patches) run(r *rows, images int, room, scratch []float32) {
 	}
 	t := newTiles(m.plan(1, r.in, r.out), r.line, r, weights, scratch)
 	t.between, t.outStep, t.outLine = r.between, r.outStep, r.outLine
-	t.far = !r.yIsSide && m.p.N*r.outStep > farElems
+	t.far = !r.yIsSide && m.p.N*r.outStep > cost.SharedElems
 	if r.safely {
 		t.runSafely(images, r.x, r.y, room)
 	} else {
