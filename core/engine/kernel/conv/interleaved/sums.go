@@ -161,14 +161,13 @@ func (s *planes) copyResults(strip, count int, planes []float32, out bool) {
 	c.setPixels(pixels)
 	for i := range calls {
 		c.planes, c.at = &planes[i*s.outPlane()+first], &s.out[i*s.pixels*s.lanes]
-		if out && s.collide() {
-			s.copyRuns(&c, pixels, planes[i*s.outPlane()+first:])
-			continue
-		}
-		if out {
-			vecInterleaveOut(&c)
-		} else {
+		switch {
+		case !out:
 			vecInterleaveIn(&c)
+		case s.collide():
+			s.copyRuns(&c, pixels, planes[i*s.outPlane()+first:])
+		default:
+			vecInterleaveOut(&c)
 		}
 	}
 }

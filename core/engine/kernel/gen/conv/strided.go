@@ -133,14 +133,14 @@ func (k *stridedKernel) pairs(m operand.Mem, even, odd reg.VecVirtual) {
 	upper := k.Vec()
 	k.Move(m, odd)
 	k.Move(m.Offset(4*k.Lanes), upper)
-	k.VSHUFPS(operand.U8(0b10001000), upper, odd, even)
-	k.VSHUFPS(operand.U8(0b11011101), upper, odd, odd)
+	k.VSHUFPS(evenElements, upper, odd, even)
+	k.VSHUFPS(oddElements, upper, odd, odd)
 }
 
 // everySecond loads the elements at m, two further and so on.
 func (k *stridedKernel) everySecond(m operand.Mem, v reg.VecVirtual) {
 	k.Move(m, v)
-	k.VSHUFPS(operand.U8(0b10001000), m.Offset(4*k.Lanes), v, v)
+	k.VSHUFPS(evenElements, m.Offset(4*k.Lanes), v, v)
 }
 
 // overRows calls step for every row of y, for which row says where the row of x is that meets row 1 or 2 of the filter, one
