@@ -39,3 +39,21 @@ func TestSpinnerGivesUp(t *testing.T) {
 		t.Error("a pause hides what has happened already")
 	}
 }
+
+// A yield that took long leaves out the next waits, unless the spinner is to return to them.
+func TestSpinnerLeavesCrowdedCores(t *testing.T) {
+	for _, returns := range []bool{false, true} {
+		s := Spinner{For: time.Hour, Return: returns}
+		slow := func() bool { // as long as another thread's turn
+			for end := time.Now().Add(crowded / looks * 2); time.Now().Before(end); {
+			}
+			return false
+		}
+		if s.Until(slow) {
+			t.Error("it saw something")
+		}
+		if want := map[bool]int{false: skipped, true: 0}[returns]; s.pause != want {
+			t.Errorf("returns %v: %d waits are left out, want %d", returns, s.pause, want)
+		}
+	}
+}

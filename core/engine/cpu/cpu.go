@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/trainctl/trainctl/core/base/pages"
 	"github.com/trainctl/trainctl/core/engine/cpu/bind"
@@ -62,7 +63,7 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	for i := range steps {
 		work[i] = d.Workspace(&steps[i])
 	}
-	packed := p.Pack(steps, func(i int) int { return work[i] })
+	packed := d.pack(p, steps, work)
 	steps = packed.Steps
 	m := &bind.Memory{State: st, Arena: d.room(packed.Size), Workers: d.workers}
 	e := &executor{jobs: make([]bind.Job, len(steps)), stats: bind.Index[float64](m, &packed.Stats), mem: m}
@@ -76,6 +77,24 @@ func (d *Device) Bind(p *plan.Plan, st plan.State) (plan.Executor, error) {
 	}
 	return e, nil
 }
+
+// pack finds memory for the workspace of each step, and sets work to what it may use. With several threads it is
+// the same for all steps, where each thread has a part of its own.
+func (d *Device) pack(p *plan.Plan, steps []plan.Step, work []int) plan.Packing {
+	if d.Packs() {
+		return p.Pack(steps, func(i int) int { return work[i] })
+	}
+	packed := p.Pack(steps, func(int) int { return 0 })
+	most := slices.Max(append(work, 0))
+	for i := range work {
+		packed.Work[i], work[i] = packed.Size, most
+	}
+	packed.Size += most
+	return packed
+}
+
+// Packs implements [plan.Reserver].
+func (d *Device) Packs() bool { return d.workers.Size() == 1 }
 
 // Reserve implements [plan.Reserver].
 func (d *Device) Reserve(activations, workspace int) { d.room(activations + workspace) }

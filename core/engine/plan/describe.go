@@ -34,7 +34,7 @@ func (p *Plan) Memory(dev Device) Memory {
 		}
 	}
 	need := func(i int) int { return dev.Workspace(&p.steps[i]) }
-	if _, shares := dev.(Reserver); shares {
+	if r, shares := dev.(Reserver); shares && r.Packs() {
 		m.Workspace = p.Pack(p.steps, need).Size - p.arena.size
 		return m
 	}

@@ -19,8 +19,11 @@ type Device interface {
 }
 
 // Reserver is a device whose programs can share memory, whatever the order in
-// which they are bound. Its steps have their workspace in the arena; see [Plan.Pack].
+// which they are bound. Its steps have their workspace in the arena, too.
 type Reserver interface {
+	// Packs reports whether the workspaces lie among the activations, as [Plan.Pack] places them,
+	// or all in one place beyond.
+	Packs() bool
 	// Reserve makes room for programs that need at most so many bytes of activations, and of
 	// workspace beyond them.
 	Reserve(activations, workspace int)

@@ -300,7 +300,7 @@ func (k *blocks) bind(m *Memory) (Job, error) {
 	workers := make([]*blockWorker, k.threads)
 	copies, scratch := k.bytes()
 	for i := range workers {
-		room := m.Work[i*(copies+scratch):][:copies+scratch]
+		room := m.ofThread(i, copies+scratch)
 		w, err := k.worker(m, room[:copies], room[copies:])
 		if err != nil {
 			return nil, err

@@ -75,7 +75,7 @@ type Memory struct {
 	State   plan.State
 	Arena   *Arena
 	Workers *WorkerPool
-	Work    []byte // scratch of the step that is bound
+	Work    []byte // scratch of the step that is bound; with several threads, the same memory for all steps
 	Fault   fault
 	failed  error
 
@@ -83,6 +83,14 @@ type Memory struct {
 	// of this run came before.
 	copies map[*plan.Operand][]byte
 	Again  *bool
+}
+
+// ofThread is the n bytes of workspace of a thread. They begin at the same place in all steps,
+// if these have the same workspace: what a thread wrote last is in its core's cache, and to write where
+// another core did takes several times as long on processors with more than one L3 cache.
+func (m *Memory) ofThread(thread, n int) []byte {
+	share := len(m.Work) / m.Workers.Size() / cacheLine * cacheLine
+	return m.Work[thread*max(n, share):][:n]
 }
 
 // Fixed is the memory of an operand that stays where it is from call to call;

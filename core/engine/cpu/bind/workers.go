@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/trainctl/trainctl/core/base/cores"
 	"github.com/trainctl/trainctl/core/base/shm"
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
@@ -15,13 +16,10 @@ import (
 // idle is how long a worker looks for the next step's work before it ends, and the caller
 // for the end of the last part. Waking a sleeping core takes as long as half a step of a
 // small model. Most steps follow each other within a few microseconds, but the parts of a
-// convolution may end hundreds of microseconds apart.
+// convolution may end hundreds of microseconds apart. Where another process computes on a
+// worker's core, the worker ends sooner, and begins again with the next step: to start one
+// takes 70 to 100 µs, as long as many steps, so it is left out of none.
 const idle = 2 * time.Millisecond
-
-// skip is how many steps a worker does not wait for after another process has computed on
-// its core. Starting a worker again takes 70 to 100 µs, as long as many steps, so a
-// moment's disturbance must not cost that in the next 64 of them.
-const skip = 2
 
 // nap is how long the caller sleeps before it checks again whether the last part
 // is done, on a machine with more runnable goroutines than cores.
@@ -31,14 +29,17 @@ const nap = 20 * time.Microsecond
 // determines the parts, and sums over parts are added in order, so results are
 // the same from run to run, whichever thread computes a part. Workers and the
 // caller take parts until none is left, so the caller never waits for a worker
-// that has not started. Workers stay between steps and end after a short idle
-// time, so a pool need not be closed. A nil pool is one thread.
+// that has not started. A part goes to the core that computed it last, if that core
+// takes one, because its cache holds what the part has read and written. Workers stay
+// between steps and end after a short idle time, so a pool need not be closed. A nil
+// pool is one thread.
 type WorkerPool struct {
 	threads int
 	workers []*worker
 	work    func(part int)
-	next    atomic.Uint64 // run, parts and the next part to take, in 32, 16 and 16 bits
-	left    atomic.Int32  // parts that are not done
+	next    atomic.Uint64   // run, parts and the number of parts taken, in 32, 16 and 16 bits
+	takers  []atomic.Uint64 // for each part, the run and the core that took it last, see taker
+	left    atomic.Int32    // parts that are not done
 	runs    uint64
 	wait    shm.Spinner // of the caller, for the last part
 	done    func() bool
@@ -62,10 +63,14 @@ func NewWorkerPool(threads int) *WorkerPool {
 	if threads < 2 {
 		return nil
 	}
-	p := &WorkerPool{threads: threads, wait: shm.Spinner{For: idle, Skip: skip}}
+	p := &WorkerPool{
+		threads: threads,
+		takers:  make([]atomic.Uint64, threads),
+		wait:    shm.Spinner{For: idle, Return: true},
+	}
 	p.done = p.finished
 	for range threads - 1 {
-		w := &worker{pool: p, spin: shm.Spinner{For: idle, Skip: skip}}
+		w := &worker{pool: p, spin: shm.Spinner{For: idle, Return: true}}
 		w.run, w.open = w.loop, w.look
 		p.workers = append(p.workers, w)
 	}
@@ -107,16 +112,41 @@ func (p *WorkerPool) run(parts int, work func(part int)) {
 func (p *WorkerPool) take() {
 	for {
 		o := p.next.Load()
-		next, parts := o&0xffff, o>>16&0xffff
-		if next >= parts {
+		taken, parts := o&0xffff, o>>16&0xffff
+		if taken >= parts {
 			return
 		}
 		if p.next.CompareAndSwap(o, o+1) {
-			p.work(int(next))
+			p.work(choose(p.takers[:parts], o>>32, cores.Current()))
 			p.left.Add(-1)
 		}
 	}
 }
+
+// choose returns a part of a run for a goroutine on a core, which has counted itself among
+// those that take one, so one is left for it: the part that the core computed last, or any.
+func choose(takers []atomic.Uint64, run uint64, core int) (part int) {
+	me := taker(run, core)
+	for part := range takers {
+		last := takers[part].Load()
+		if uint32(last) == uint32(me) && last != me && takers[part].CompareAndSwap(last, me) {
+			return part
+		}
+	}
+	for part := range takers {
+		last := takers[part].Load()
+		for last>>32 != run {
+			if takers[part].CompareAndSwap(last, me) {
+				return part
+			}
+			last = takers[part].Load()
+		}
+	}
+	panic("cpu: more goroutines take parts of a run than it has")
+}
+
+// taker is a run and a core in 32 bits each. The core is 0 where the system does not tell it.
+func taker(run uint64, core int) uint64 { return run<<32 | uint64(uint32(core+1)) }
 
 // open reports whether there is a part to start.
 func (p *WorkerPool) open() bool {
@@ -205,11 +235,16 @@ func (b *Binder[T]) Split(n, unit int, run func(c *plan.Call, part, lo, hi int))
 	}
 }
 
-// Scratches is the scratch memory of the step's kernel, once per thread.
+// Scratches is the scratch memory of the step's kernel, once per thread. Where the workspace
+// has no copies of operands, that of several threads is where [Memory.ofThread] says.
 func (b *Binder[T]) Scratches() [][]T {
 	s := make([][]T, b.Memory.Workers.Size())
+	each := tensor.RoundUp(b.room*sizeof[T](), cacheLine)
+	copies := Workspace(b.Step, len(s)) - len(s)*each
 	for i := range s {
-		s[i] = b.Scratch()
+		if s[i] = b.Scratch(); len(s) > 1 && copies == 0 && b.room > 0 {
+			s[i] = tensor.View[T](b.Memory.ofThread(i, each)[:b.room*sizeof[T]()])
+		}
 	}
 	return s
 }

@@ -36,6 +36,48 @@ func TestWorkerPoolDoesEveryPartOnce(t *testing.T) {
 	}
 }
 
+// A core computes the part that it computed last, and what is left if it computed none.
+func TestPartsStayWithTheirCores(t *testing.T) {
+	for _, c := range []struct {
+		last, cores []int // cores of the parts in the last run, and in the order in which they take parts of this one
+		want        []int
+	}{
+		{[]int{3, 7}, []int{7, 3}, []int{1, 0}},
+		{[]int{3, 7}, []int{3, 3}, []int{0, 1}},
+		{[]int{3, 7}, []int{5, 7}, []int{0, 1}},
+		{[]int{3, 3, 9}, []int{9, 3, 3}, []int{2, 0, 1}},
+		{[]int{-1, -1}, []int{-1, -1}, []int{0, 1}}, // a system that does not tell
+	} {
+		takers := make([]atomic.Uint64, len(c.last))
+		for part, core := range c.last {
+			takers[part].Store(taker(41, core))
+		}
+		for i, core := range c.cores {
+			if part := choose(takers, 42, core); part != c.want[i] {
+				t.Errorf("parts of cores %v: core %d, number %d of %v, takes part %d, want %d", c.last, core, i, c.cores, part, c.want[i])
+			}
+		}
+	}
+}
+
+// What a thread has for scratch is not what another one had in the step before.
+func TestThreadsKeepTheirWorkspace(t *testing.T) {
+	m := &Memory{Workers: NewWorkerPool(3), Work: make([]byte, 3*1000)}
+	begin := func(room []byte) int { return cap(m.Work) - cap(room) }
+	for thread := range 3 {
+		small, large := m.ofThread(thread, 64), m.ofThread(thread, 960)
+		if begin(small) != begin(large) {
+			t.Errorf("thread %d: 64 bytes begin at %d, 960 at %d", thread, begin(small), begin(large))
+		}
+		if at := begin(small); at != 960*thread || len(large) != 960 {
+			t.Errorf("thread %d: %d bytes begin at %d, want 960 at %d", thread, len(large), at, 960*thread)
+		}
+	}
+	if at := begin((&Memory{Workers: NewWorkerPool(4), Work: m.Work}).ofThread(1, 1500)); at != 1500 { // two of four threads work
+		t.Errorf("1500 bytes of the second thread begin at %d", at)
+	}
+}
+
 // waitForIdle returns when no worker runs.
 func waitForIdle(t *testing.T, c *WorkerPool) {
 	t.Helper()

@@ -57,17 +57,17 @@ func bindBatchNorm[T kernel.Float](b *bind.Binder[T]) bind.Job {
 
 // bindStats computes the batch's mean and 1/σ, and moves the running statistics.
 func bindStats[T kernel.Float](b *bind.Binder[T], a op.BatchNormAttr, x func(*plan.Call) []T, mean, invstd []T) bind.Job {
-	n, ch, hw := planes(b.Step.In[0].Spec.Shape)
-	return shareStats(b, a, mean, invstd, func(c *plan.Call, lo, hi int) {
-		norm.BatchNormStatsOf(lo, hi, n, ch, hw, x(c), mean, invstd)
+	_, ch, hw := planes(b.Step.In[0].Spec.Shape)
+	return shareStats(b, a, mean, invstd, func(c *plan.Call, first, end, lo, hi int, mean, variance []T) {
+		norm.BatchNormStatsOf(lo, hi, end-first, ch, hw, x(c)[first*ch*hw:], mean, variance)
 	})
 }
 
-// stats shares the channels among threads; measure writes their means and variances.
-func shareStats[T kernel.Float](b *bind.Binder[T], a op.BatchNormAttr, mean, invstd []T, measure func(c *plan.Call, lo, hi int)) bind.Job {
+// shareStats is bindStats of what a function measures.
+func shareStats[T kernel.Float](b *bind.Binder[T], a op.BatchNormAttr, mean, invstd []T, of measure[T]) bind.Job {
 	n, ch, hw := planes(b.Step.In[0].Spec.Shape)
 	running := runningStats[T]{mean: b.State(3), variance: b.State(4), batches: bind.Index[int64](b.Memory, &b.Step.In[5]), momentum: a.Momentum, count: float64(n * hw), again: b.Memory.Again}
-	all := b.Split(ch, 1, func(c *plan.Call, _, lo, hi int) { measure(c, lo, hi) })
+	all := shareMoments(b, n, ch, hw, mean, invstd, of)
 	return func(c *plan.Call) {
 		all(c)
 		running.update(mean, invstd)
@@ -219,15 +219,15 @@ func bindNormAgainBF16(b *bind.Binder[float32]) bind.Job {
 // normStatsBF16 finds what a batch norm of bfloat16 images normalises with: the
 // batch's statistics, which it writes to outputs first and first+1, or the running ones.
 func normStatsBF16(b *bind.Binder[float32], a op.BatchNormAttr, x func(*plan.Call) []uint16, first int) (mean func(*plan.Call) []float32, invstd []float32, stats bind.Job) {
-	n, ch, hw := planes(b.Step.In[0].Spec.Shape)
+	_, ch, hw := planes(b.Step.In[0].Spec.Shape)
 	if !b.Step.Train {
 		invstd = b.Scratch()
 		return b.In(3), invstd, invertStats(b.In(4), invstd, a.Eps)
 	}
 	m, _ := b.Out(first)
 	invstd, _ = b.Out(first + 1)
-	return bind.Always(m), invstd, shareStats(b, a, m, invstd, func(c *plan.Call, lo, hi int) {
-		norm.BatchNormStatsBF16Of(lo, hi, n, ch, hw, x(c), m, invstd)
+	return bind.Always(m), invstd, shareStats(b, a, m, invstd, func(c *plan.Call, first, end, lo, hi int, mean, variance []float32) {
+		norm.BatchNormStatsBF16Of(lo, hi, end-first, ch, hw, x(c)[first*ch*hw:], mean, variance)
 	})
 }
 

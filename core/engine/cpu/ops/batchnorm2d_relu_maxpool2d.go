@@ -61,6 +61,9 @@ func poolParts[T kernel.Float](b *bind.Binder[T], p pool.Shape) []pool.Shape {
 
 func bindNormPoolGrad[T kernel.Float](b *bind.Binder[T]) bind.Job {
 	p := poolGeometry(b.Step, b.Step.In[0].Spec.Shape)
+	if threads := b.Memory.Workers.Size(); threads > 1 && p.N >= threads {
+		return shareNormPoolGrad(b, p)
+	}
 	x, y, dy, at := b.In(0), b.In(1), b.In(2), bind.Index[int32](b.Memory, &b.Step.In[3])
 	mean, invstd, weight, bias := b.In(4), b.In(5), b.In(6), b.In(7)
 	dx, dw, db, add := normOut(b)

@@ -60,15 +60,15 @@ func bindHalfNorm(b *bind.Binder[float32]) bind.Job {
 
 // normStatsHalf is normStats of images of a half type.
 func normStatsHalf(b *bind.Binder[float32], a op.BatchNormAttr, x func(*plan.Call) []uint16, first int, scratch []float32) (mean func(*plan.Call) []float32, invstd []float32, stats bind.Job) {
-	n, ch, hw := planes(b.Step.In[0].Spec.Shape)
+	_, ch, hw := planes(b.Step.In[0].Spec.Shape)
 	if !b.Step.Train {
 		return b.In(3), scratch[:ch], invertStats(b.In(4), scratch[:ch], a.Eps)
 	}
 	d := b.Step.In[0].Spec.DType
 	m, _ := b.Out(first)
 	invstd, _ = b.Out(first + 1)
-	return bind.Always(m), invstd, shareStats(b, a, m, invstd, func(c *plan.Call, lo, hi int) {
-		norm.BatchNormStatsHalfOf(d, lo, hi, n, ch, hw, x(c), m, invstd)
+	return bind.Always(m), invstd, shareStats(b, a, m, invstd, func(c *plan.Call, first, end, lo, hi int, mean, variance []float32) {
+		norm.BatchNormStatsHalfOf(d, lo, hi, end-first, ch, hw, x(c)[first*ch*hw:], mean, variance)
 	})
 }
 

@@ -275,6 +275,15 @@ func BatchNormGradInput[T kernel.Float](n, c, hw int, count float64, x, dy, mean
 	}
 }
 
+// BatchNormGradAffine writes or adds dgamma and dbeta of the channels [lo, hi); each may be nil. sums and dots are those
+// channels' Σdy and Σdy·(x−mean), from channel lo on.
+func BatchNormGradAffine[T kernel.Float](lo, hi int, sums, dots []float64, invstd, dgamma, dbeta []T, accumulate bool) {
+	for ch := lo; ch < hi; ch++ {
+		storeGrad(dgamma, ch, dots[ch-lo]*float64(invstd[ch]), accumulate)
+		storeGrad(dbeta, ch, sums[ch-lo], accumulate)
+	}
+}
+
 func storeGrad[T kernel.Float](dst []T, i int, v float64, accumulate bool) {
 	if dst == nil {
 		return

@@ -124,15 +124,54 @@ func BatchNormReLUPoolGrad[T kernel.Float](p *pool.Shape, x, y, dy []T, rounded 
 
 // BatchNormReLUPoolGradOf does so for the channels [lo, hi).
 func BatchNormReLUPoolGradOf[T kernel.Float](lo, hi int, p *pool.Shape, x, y, dy []T, rounded bool, idx []int32, mean, invstd, gamma, beta, dx, dgamma, dbeta, sums []T, accumulate bool) {
-	g := poolGrad[T]{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), x: x, y: y, dy: dy, rounded: rounded, idx: idx, dx: dx}
+	g := newPoolGrad(p, x, y, dy, rounded, idx, dx)
 	g.channels(lo, hi, mean, invstd, gamma, beta, dgamma, dbeta, sums, accumulate)
+}
+
+// BatchNormReLUPoolGradSums is the first half of BatchNormReLUPoolGrad, for some of the images of a batch: it writes each
+// channel's Σdy and Σdy·(x−mean), where dy passes the ReLU.
+func BatchNormReLUPoolGradSums[T kernel.Float](p *pool.Shape, x, y, dy []T, rounded bool, idx []int32, mean, invstd, gamma, beta []T, sums, dots []float64) {
+	g := newPoolGrad(p, x, y, dy, rounded, idx, x) // sums write no dx
+	g.prepare(1)
+	for lo := 0; lo < p.C; lo += mostChannels {
+		f := g.sums(lo, min(mostChannels, p.C-lo), mean, invstd, gamma, beta)
+		copy(sums[lo:p.C], f.sums[:])
+		copy(dots[lo:p.C], f.dots[:])
+	}
+}
+
+// BatchNormReLUPoolGradInput is the second half: from the sums of count elements per channel, those of all images, it
+// overwrites dx of some images, and totals with Σdx of each of their channels. dx may be x.
+func BatchNormReLUPoolGradInput[T kernel.Float](p *pool.Shape, count float64, x, y, dy []T, rounded bool, idx []int32, mean, invstd, gamma, dx []T, sums, dots, totals []float64) {
+	g := newPoolGrad(p, x, y, dy, rounded, idx, dx)
+	g.prepare(1)
+	for lo := 0; lo < p.C; lo += mostChannels {
+		n := min(mostChannels, p.C-lo)
+		var f poolFactors[T]
+		copy(f.sums[:n], sums[lo:])
+		copy(f.dots[:n], dots[lo:])
+		f.derive(lo, n, count, invstd, gamma)
+		t := g.input(lo, n, mean, &f)
+		copy(totals[lo:p.C], t[:])
+	}
+}
+
+func newPoolGrad[T kernel.Float](p *pool.Shape, x, y, dy []T, rounded bool, idx []int32, dx []T) poolGrad[T] {
+	return poolGrad[T]{p: p, in: p.H * p.W, out: p.OutH() * p.OutW(), x: x, y: y, dy: dy, rounded: rounded, idx: idx, dx: dx}
+}
+
+// prepare chooses kernels, which prefetch planes so many ahead.
+func (g *poolGrad[T]) prepare(ahead int) {
+	if kernel.Is32[T]() && spreads(g.p) && !g.half.strips {
+		g.vectors = g.tile.set(g.p)
+	}
+	if g.inStrips = kernel.Is32[T]() && strips(g.p); g.inStrips {
+		g.strip.set(g.p, tensor.F32, ahead)
+	}
 }
 
 // channels is the pass over the channels [lo, hi): many at a time, image by image, or as many as halfImages hold.
 func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, beta, dgamma, dbeta, sums []T, accumulate bool) {
-	if kernel.Is32[T]() && spreads(g.p) && !g.half.strips {
-		g.vectors = g.tile.set(g.p)
-	}
 	block, count, ahead := mostChannels, float64(g.p.N*g.in), 1
 	if g.half.wideX != nil {
 		ahead = 0 // what is widened is in the cache
@@ -140,19 +179,12 @@ func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, beta, dgamma, db
 			block = 1
 		}
 	}
-	if g.inStrips = kernel.Is32[T]() && strips(g.p); g.inStrips {
-		g.strip.set(g.p, tensor.F32, ahead)
-	}
+	g.prepare(ahead)
 	for ; lo < hi; lo += block {
 		n := min(block, hi-lo)
 		f := g.sums(lo, n, mean, invstd, gamma, beta)
-		for j := range n {
-			ch := lo + j
-			storeGrad(dgamma, ch, f.dots[j]*float64(invstd[ch]), accumulate)
-			storeGrad(dbeta, ch, f.sums[j], accumulate)
-			f.scale[j], _ = affine(ch, invstd, gamma, nil)
-			f.meanDy[j], f.slope[j] = T(f.sums[j]/count), T(f.dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
-		}
+		BatchNormGradAffine(lo, lo+n, f.sums[:], f.dots[:], invstd, dgamma, dbeta, accumulate)
+		f.derive(lo, n, count, invstd, gamma)
 		totals := g.input(lo, n, mean, &f)
 		for j := range n {
 			if sums != nil {
@@ -167,6 +199,15 @@ func (g *poolGrad[T]) channels(lo, hi int, mean, invstd, gamma, beta, dgamma, db
 type poolFactors[T kernel.Float] struct {
 	sums, dots           [mostChannels]float64
 	meanDy, slope, scale [mostChannels]T
+}
+
+// derive finds what follows from the sums over count elements of n channels from lo on.
+func (f *poolFactors[T]) derive(lo, n int, count float64, invstd, gamma []T) {
+	for j := range n {
+		ch := lo + j
+		f.scale[j], _ = affine(ch, invstd, gamma, nil)
+		f.meanDy[j], f.slope[j] = T(f.sums[j]/count), T(f.dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
+	}
 }
 
 // poolGrad is one backward pass.

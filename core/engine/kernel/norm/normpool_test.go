@@ -91,6 +91,62 @@ func testNormPool[T kernel.Float](t *testing.T, p *pool.Shape, tol float64) {
 	}
 }
 
+// TestBatchNormReLUPoolGradInShares has the sums of some images and those of the others, which together give the gradient.
+func TestBatchNormReLUPoolGradInShares(t *testing.T) {
+	kerneltest.AtEachLevel(t, func(t *testing.T) {
+		for _, rounded := range []bool{false, true} {
+			for _, c := range []int{1, 5, mostChannels, mostChannels + 3} {
+				for _, p := range []pool.Shape{
+					{N: 3, C: c, H: 6, W: 8, R: 2, S: 2, StrideH: 2, StrideW: 2},
+					{N: 4, C: c, H: 7, W: 7, R: 3, S: 3, StrideH: 2, StrideW: 2, PadH: 1, PadW: 1},
+				} {
+					p.Prepare()
+					testNormPoolGradShares[float32](t, p, rounded, 1e-5)
+					testNormPoolGradShares[float64](t, p, rounded, 1e-12)
+				}
+			}
+		}
+	})
+}
+
+// testNormPoolGradShares compares the gradient of all images with that in a share of one image and one of the others.
+func testNormPoolGradShares[T kernel.Float](t *testing.T, p pool.Shape, rounded bool, tol float64) {
+	t.Helper()
+	name := fmt.Sprintf(" of %+v, rounded %v", p, rounded)
+	in, out := p.C*p.H*p.W, p.C*p.OutH()*p.OutW()
+	x, dy := kerneltest.Random[T](1, p.N*in), kerneltest.Random[T](2, p.N*out)
+	mean, invstd := kerneltest.Random[T](3, p.C), kerneltest.Random[T](4, p.C)
+	gamma, beta := kerneltest.Random[T](5, p.C), kerneltest.Random[T](6, p.C)
+	y, idx := make([]T, p.N*out), make([]int32, p.N*out)
+	BatchNormReLUPool(&p, x, mean, invstd, gamma, beta, y, idx, make([]T, BatchNormReLUPoolScratch(&p)))
+	want, wantDg, wantDb, wantSums := make([]T, p.N*in), make([]T, p.C), make([]T, p.C), make([]T, p.C)
+	BatchNormReLUPoolGrad(&p, x, y, dy, rounded, idx, mean, invstd, gamma, beta, want, wantDg, wantDb, wantSums, false)
+
+	var sums, dots, totals [2][]float64
+	shares := [2]pool.Shape{p, p}
+	shares[0].N, shares[1].N = 1, p.N-1
+	for i := range shares {
+		sums[i], dots[i], totals[i] = make([]float64, p.C), make([]float64, p.C), make([]float64, p.C)
+		BatchNormReLUPoolGradSums(&shares[i], x[i*in:], y[i*out:], dy[i*out:], rounded, idx[i*out:], mean, invstd, gamma, beta, sums[i], dots[i])
+	}
+	for ch := range p.C {
+		sums[0][ch] += sums[1][ch]
+		dots[0][ch] += dots[1][ch]
+	}
+	dx, dg, db, dxSums := make([]T, p.N*in), make([]T, p.C), make([]T, p.C), make([]T, p.C)
+	BatchNormGradAffine(0, p.C, sums[0], dots[0], invstd, dg, db, false)
+	for i := range shares {
+		BatchNormReLUPoolGradInput(&shares[i], float64(p.N*p.H*p.W), x[i*in:], y[i*out:], dy[i*out:], rounded, idx[i*out:], mean, invstd, gamma, dx[i*in:], sums[0], dots[0], totals[i])
+	}
+	for ch := range dxSums {
+		dxSums[ch] = T(totals[0][ch] + totals[1][ch])
+	}
+	kerneltest.CloseTo(t, "dx"+name, dx, want, tol)
+	kerneltest.CloseTo(t, "dgamma"+name, dg, wantDg, 10*tol)
+	kerneltest.CloseTo(t, "dbeta"+name, db, wantDb, 10*tol)
+	kerneltest.CloseTo(t, "sums"+name, dxSums, wantSums, 100*tol)
+}
+
 // A NaN in a window wins it, and its gradient goes through.
 func TestBatchNormReLUPoolPassesNaN(t *testing.T) {
 	nan := float32(math.NaN())

@@ -84,10 +84,7 @@ func normGradBlock[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd,
 
 // gradFromSums is normGradBlock after the sums.
 func gradFromSums[T kernel.Float](lo, hi, n, c, hw int, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, d []T, accumulate bool, sums, dots *[mostChannels]float64) {
-	for ch := lo; ch < hi; ch++ {
-		storeGrad(dgamma, ch, dots[ch-lo]*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sums[ch-lo], accumulate)
-	}
+	BatchNormGradAffine(lo, hi, sums[:], dots[:], invstd, dgamma, dbeta, accumulate)
 	blockInput(lo, hi, n, c, hw, float64(n*hw), x, y, dy, mean, invstd, gamma, dx, d, sums, dots)
 }
 
