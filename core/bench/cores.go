@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -21,6 +22,9 @@ type CoresReport struct {
 	Level   string      `json:"level"`
 	Threads int         `json:"threads"`
 	Rates   []CoresRate `json:"rates"`
+	// RoundTrip is how many nanoseconds a cache line takes from one thread to another and back; 0 with one thread.
+	// On cores with one L3 cache that is about 100, on others several times as much.
+	RoundTrip float64 `json:"round_trip_ns"`
 }
 
 // CoresRate is the speed of a loop without synchronisation, in 10⁹ operations or bytes per
@@ -68,7 +72,48 @@ func Cores(ctx context.Context, threads int, budget time.Duration) (*CoresReport
 			return nil, err
 		}
 	}
-	return r, nil
+	if threads > 1 {
+		r.RoundTrip, err = roundTrip(ctx)
+	}
+	return r, err
+}
+
+// linePasses is how often two threads pass a cache line to and fro before the clock is read.
+const linePasses = 1000
+
+// roundTrip lets two threads change one cache line in turn, and returns the median time of both turns in nanoseconds.
+func roundTrip(ctx context.Context) (float64, error) {
+	var line struct {
+		_     [64]byte
+		turns atomic.Int64
+		_     [64]byte
+	}
+	var times []float64
+	for range coresRounds {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		line.turns.Store(0)
+		began := time.Now()
+		var running sync.WaitGroup
+		for me := range int64(2) {
+			running.Go(func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				for turn := me; turn < 2*linePasses; turn += 2 {
+					for looks := 0; line.turns.Load() != turn; looks++ {
+						if looks > linePasses { // the other thread has no core
+							runtime.Gosched()
+						}
+					}
+					line.turns.Store(turn + 1)
+				}
+			})
+		}
+		running.Wait()
+		times = append(times, float64(time.Since(began).Nanoseconds())/linePasses)
+	}
+	return median(times), nil
 }
 
 // eachThread makes what each thread runs.
@@ -134,5 +179,9 @@ func (r *CoresReport) Text(w io.Writer) error {
 	for _, c := range r.Rates {
 		fmt.Fprintf(tw, "%s\t%.0f\t%.0f\t%.2f\t%s\t\n", c.Loop, c.One, c.All, c.Times, c.Unit)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil || r.RoundTrip == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "a cache line takes %.0f ns from one thread to another and back\n", r.RoundTrip)
+	return err
 }
