@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -23,7 +24,7 @@ type CoresReport struct {
 	Threads int         `json:"threads"`
 	Rates   []CoresRate `json:"rates"`
 	// RoundTrip is how many nanoseconds a cache line takes from one thread to another and back; 0 with one thread.
-	// On cores with one L3 cache that is about 100, on others several times as much.
+	// On cores with one L3 cache that is 70 to 100, on others several times as much.
 	RoundTrip float64 `json:"round_trip_ns"`
 }
 
@@ -73,47 +74,70 @@ func Cores(ctx context.Context, threads int, budget time.Duration) (*CoresReport
 		}
 	}
 	if threads > 1 {
-		r.RoundTrip, err = roundTrip(ctx)
+		r.RoundTrip = roundTrip()
 	}
-	return r, err
+	return r, nil
 }
 
-// linePasses is how often two threads pass a cache line to and fro before the clock is read.
-const linePasses = 1000
+// A line is passed to and fro so often before the clock is read, which is done so often, unless it takes too long.
+const (
+	linePasses = 1000
+	lineReads  = 100
+	lineLimit  = time.Second
+)
 
-// roundTrip lets two threads change one cache line in turn, and returns the median time of both turns in nanoseconds.
-func roundTrip(ctx context.Context) (float64, error) {
-	var line struct {
-		_     [64]byte
-		turns atomic.Int64
-		_     [64]byte
-	}
-	var times []float64
-	for range coresRounds {
-		if err := ctx.Err(); err != nil {
-			return 0, err
+// roundTrip lets two threads change one cache line in turn, and returns the least time of both turns in nanoseconds:
+// threads that begin on one core take thousands of times as long, until the system separates them.
+func roundTrip() float64 {
+	var line cacheLine
+	least := math.Inf(1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer line.turn.Store(lineEnd)
+		start := time.Now()
+		for read, began := 0, start; read < lineReads && began.Sub(start) < lineLimit; read++ {
+			line.pass(0)
+			now := time.Now()
+			least, began = min(least, float64(now.Sub(began).Nanoseconds())/linePasses), now
 		}
-		line.turns.Store(0)
-		began := time.Now()
-		var running sync.WaitGroup
-		for me := range int64(2) {
-			running.Go(func() {
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-				for turn := me; turn < 2*linePasses; turn += 2 {
-					for looks := 0; line.turns.Load() != turn; looks++ {
-						if looks > linePasses { // the other thread has no core
-							runtime.Gosched()
-						}
-					}
-					line.turns.Store(turn + 1)
-				}
-			})
+	})
+	running.Go(func() {
+		for line.turn.Load() != lineEnd {
+			line.pass(1)
 		}
-		running.Wait()
-		times = append(times, float64(time.Since(began).Nanoseconds())/linePasses)
+	})
+	running.Wait()
+	return least
+}
+
+// cacheLine says whose turn it is, 0 or 1, or that it is over.
+type cacheLine struct {
+	_    [64]byte
+	turn atomic.Int32
+	_    [64]byte
+}
+
+const lineEnd = -1
+
+// pass takes part as one of the two for some turns, or until the end.
+func (l *cacheLine) pass(me int32) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for range linePasses {
+		for looks := 0; ; looks++ {
+			turn := l.turn.Load()
+			if turn == me {
+				break
+			}
+			if turn == lineEnd {
+				return
+			}
+			if looks > linePasses { // the other thread has no core
+				runtime.Gosched()
+			}
+		}
+		l.turn.Store(1 - me)
 	}
-	return median(times), nil
 }
 
 // eachThread makes what each thread runs.
