@@ -136,7 +136,9 @@ func (l *cacheLine) pass(me int32) {
 				runtime.Gosched()
 			}
 		}
-		l.turn.Store(1 - me)
+		if !l.turn.CompareAndSwap(me, 1-me) { // the other one has ended it meanwhile
+			return
+		}
 	}
 }
 
