@@ -84,6 +84,7 @@ const (
 	linePasses = 1000
 	lineReads  = 100
 	lineLimit  = time.Second
+	lineLooks  = 100_000 // until a thread lets the other one have its core: those that let go soon stay on one
 )
 
 // roundTrip lets two threads change one cache line in turn, and returns the least time of both turns in nanoseconds:
@@ -132,7 +133,7 @@ func (l *cacheLine) pass(me int32) {
 			if turn == lineEnd {
 				return
 			}
-			if looks > linePasses { // the other thread has no core
+			if looks > lineLooks { // the other thread has no core
 				runtime.Gosched()
 			}
 		}

@@ -69,10 +69,9 @@ func (g *normGate) block(lo, hi, n, c int, x, dy, y []uint16, mean, invstd, gamm
 		g.sums(i*c+lo, x[at:][:size], mean[lo:hi], c*hw, &sums, &dots)
 	}
 	var scale, slope, offset [mostChannels]float32
+	BatchNormGradAffine(lo, hi, sums[:], dots[:], invstd, dgamma, dbeta, accumulate)
 	for ch := lo; ch < hi; ch++ {
 		j := ch - lo
-		storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
-		storeGrad(dbeta, ch, sums[j], accumulate)
 		scale[j], slope[j], offset[j] = normSlope(float64(n*hw), sums[j], dots[j], mean[ch], invstd[ch], gamma, ch)
 	}
 	for i := range n {

@@ -89,10 +89,9 @@ func BatchNormGradHalfOf(t tensor.DType, lo, hi, n, c, hw int, x, y, dy []uint16
 		}
 		count := float64(n * hw)
 		var meanDy, slope, scale [mostChannels]float32
+		BatchNormGradAffine(lo, end, sums[:], dots[:], invstd, dgamma, dbeta, accumulate)
 		for ch := lo; ch < end; ch++ {
 			j := ch - lo
-			storeGrad(dgamma, ch, dots[j]*float64(invstd[ch]), accumulate)
-			storeGrad(dbeta, ch, sums[j], accumulate)
 			scale[j], _ = affine(ch, invstd, gamma, nil)
 			meanDy[j], slope[j] = float32(sums[j]/count), float32(dots[j]/count*float64(invstd[ch])*float64(invstd[ch]))
 		}
