@@ -2,72 +2,49 @@
 
 package lines
 
-// vecLineTaps convolves rows of channels.
-func vecLineTaps(lineTaps *lineTaps) {
-	lineTapsAVX2(lineTaps)
-}
-
-// vecLineDots1 adds the products of dy with what 1 taps see of x.
-func vecLineDots1(lineDots *lineDots) {
-	lineDots1AVX2(lineDots)
-}
-
-// vecLineDots2 adds the products of dy with what 2 taps see of x.
-func vecLineDots2(lineDots *lineDots) {
-	lineDots2AVX2(lineDots)
-}
-
-// vecLineDots3 adds the products of dy with what 3 taps see of x.
-func vecLineDots3(lineDots *lineDots) {
-	lineDots3AVX2(lineDots)
-}
-
-// vecLineDots4 adds the products of dy with what 4 taps see of x.
-func vecLineDots4(lineDots *lineDots) {
-	lineDots4AVX2(lineDots)
-}
-
-// vecLineDots5 adds the products of dy with what 5 taps see of x.
-func vecLineDots5(lineDots *lineDots) {
-	lineDots5AVX2(lineDots)
-}
-
-// vecLineDots6 adds the products of dy with what 6 taps see of x.
-func vecLineDots6(lineDots *lineDots) {
-	lineDots6AVX2(lineDots)
-}
-
-// vecLineDots7 adds the products of dy with what 7 taps see of x.
-func vecLineDots7(lineDots *lineDots) {
-	lineDots7AVX2(lineDots)
-}
-
-// vecLineDots8 adds the products of dy with what 8 taps see of x.
-func vecLineDots8(lineDots *lineDots) {
-	lineDots8AVX2(lineDots)
-}
+import "github.com/trainctl/trainctl/core/engine/kernel"
 
 // vecLineWindows convolves rows.
 func vecLineWindows(lineWindows *lineWindows) {
-	lineWindowsAVX512(lineWindows)
+	if kernel.Wide() {
+		lineWindowsAVX512(lineWindows)
+	} else {
+		lineWindowsAVX2(lineWindows)
+	}
 }
 
 // vecLineWindowsStrided convolves rows with stride 2.
 func vecLineWindowsStrided(lineWindows *lineWindows) {
-	lineWindowsStridedAVX512(lineWindows)
+	if kernel.Wide() {
+		lineWindowsStridedAVX512(lineWindows)
+	} else {
+		lineWindowsStridedAVX2(lineWindows)
+	}
 }
 
 // vecLineWindowsPhases convolves rows to the even elements of results, and to the odd ones.
 func vecLineWindowsPhases(lineWindows *lineWindows) {
-	lineWindowsPhasesAVX512(lineWindows)
+	if kernel.Wide() {
+		lineWindowsPhasesAVX512(lineWindows)
+	} else {
+		lineWindowsPhasesAVX2(lineWindows)
+	}
 }
 
 // vecLineWindowDots adds the products of dy and x for each tap, [row][tap][lane].
 func vecLineWindowDots(lineWindows *lineWindows) {
-	lineWindowDotsAVX512(lineWindows)
+	if kernel.Wide() {
+		lineWindowDotsAVX512(lineWindows)
+	} else {
+		lineWindowDotsAVX2(lineWindows)
+	}
 }
 
 // vecLineWindowDotsStrided adds the products of dy and x for each tap, [row][tap][lane], with stride 2.
 func vecLineWindowDotsStrided(lineWindows *lineWindows) {
-	lineWindowDotsStridedAVX512(lineWindows)
+	if kernel.Wide() {
+		lineWindowDotsStridedAVX512(lineWindows)
+	} else {
+		lineWindowDotsStridedAVX2(lineWindows)
+	}
 }

@@ -2,74 +2,27 @@
 
 package lines
 
-import "github.com/trainctl/trainctl/core/engine/kernel"
-
-// vecLineTaps convolves rows of channels.
-func vecLineTaps(lineTaps *lineTaps) {
-	lineTapsNEON(lineTaps)
-}
-
-// vecLineDots1 adds the products of dy with what 1 taps see of x.
-func vecLineDots1(lineDots *lineDots) {
-	lineDots1NEON(lineDots)
-}
-
-// vecLineDots2 adds the products of dy with what 2 taps see of x.
-func vecLineDots2(lineDots *lineDots) {
-	lineDots2NEON(lineDots)
-}
-
-// vecLineDots3 adds the products of dy with what 3 taps see of x.
-func vecLineDots3(lineDots *lineDots) {
-	lineDots3NEON(lineDots)
-}
-
-// vecLineDots4 adds the products of dy with what 4 taps see of x.
-func vecLineDots4(lineDots *lineDots) {
-	lineDots4NEON(lineDots)
-}
-
-// vecLineDots5 adds the products of dy with what 5 taps see of x.
-func vecLineDots5(lineDots *lineDots) {
-	lineDots5NEON(lineDots)
-}
-
-// vecLineDots6 adds the products of dy with what 6 taps see of x.
-func vecLineDots6(lineDots *lineDots) {
-	lineDots6NEON(lineDots)
-}
-
-// vecLineDots7 adds the products of dy with what 7 taps see of x.
-func vecLineDots7(lineDots *lineDots) {
-	lineDots7NEON(lineDots)
-}
-
-// vecLineDots8 adds the products of dy with what 8 taps see of x.
-func vecLineDots8(lineDots *lineDots) {
-	lineDots8NEON(lineDots)
-}
-
 // vecLineWindows convolves rows.
 func vecLineWindows(lineWindows *lineWindows) {
-	kernel.NoVectors()
+	lineWindowsNEON(lineWindows)
 }
 
 // vecLineWindowsStrided convolves rows with stride 2.
 func vecLineWindowsStrided(lineWindows *lineWindows) {
-	kernel.NoVectors()
+	lineWindowsStridedNEON(lineWindows)
 }
 
 // vecLineWindowsPhases convolves rows to the even elements of results, and to the odd ones.
 func vecLineWindowsPhases(lineWindows *lineWindows) {
-	kernel.NoVectors()
+	lineWindowsPhasesNEON(lineWindows)
 }
 
 // vecLineWindowDots adds the products of dy and x for each tap, [row][tap][lane].
 func vecLineWindowDots(lineWindows *lineWindows) {
-	kernel.NoVectors()
+	lineWindowDotsNEON(lineWindows)
 }
 
 // vecLineWindowDotsStrided adds the products of dy and x for each tap, [row][tap][lane], with stride 2.
 func vecLineWindowDotsStrided(lineWindows *lineWindows) {
-	kernel.NoVectors()
+	lineWindowDotsStridedNEON(lineWindows)
 }

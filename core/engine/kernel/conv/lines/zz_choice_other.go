@@ -6,51 +6,6 @@ package lines
 
 import "github.com/trainctl/trainctl/core/engine/kernel"
 
-// vecLineTaps convolves rows of channels.
-func vecLineTaps(lineTaps *lineTaps) {
-	kernel.NoVectors()
-}
-
-// vecLineDots1 adds the products of dy with what 1 taps see of x.
-func vecLineDots1(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
-// vecLineDots2 adds the products of dy with what 2 taps see of x.
-func vecLineDots2(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
-// vecLineDots3 adds the products of dy with what 3 taps see of x.
-func vecLineDots3(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
-// vecLineDots4 adds the products of dy with what 4 taps see of x.
-func vecLineDots4(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
-// vecLineDots5 adds the products of dy with what 5 taps see of x.
-func vecLineDots5(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
-// vecLineDots6 adds the products of dy with what 6 taps see of x.
-func vecLineDots6(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
-// vecLineDots7 adds the products of dy with what 7 taps see of x.
-func vecLineDots7(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
-// vecLineDots8 adds the products of dy with what 8 taps see of x.
-func vecLineDots8(lineDots *lineDots) {
-	kernel.NoVectors()
-}
-
 // vecLineWindows convolves rows.
 func vecLineWindows(lineWindows *lineWindows) {
 	kernel.NoVectors()

@@ -4,63 +4,6 @@ package lines
 
 import "unsafe"
 
-// The offsets at which the assembly reads lineTaps: each index is 0.
-var (
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.x)-0]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.y)-8]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.channels)-16]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.xChannel)-24]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.yChannel)-32]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.tiles)-40]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.table)-48]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.masks)-56]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.taps)-64]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.off)-72]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.weights)-80]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.weightsChannel)-88]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.bias)-96]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.biasNext)-104]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.xAt)-112]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.yAt)-120]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.left)-128]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.weightsAt)-136]
-	_ = [1]byte{}[unsafe.Offsetof(lineTaps{}.biasAt)-144]
-)
-
-// The offsets at which the assembly reads lineDots: each index is 0.
-var (
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.x)-0]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dy)-8]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.channels)-16]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xChannel)-24]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyChannel)-32]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.tiles)-40]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.table)-48]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.masks)-56]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.viewMasks)-64]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.off)-72]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.images)-80]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xImage)-88]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyImage)-96]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.sums)-104]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.sumsChannel)-112]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xChannelAt)-120]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyChannelAt)-128]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.xAt)-136]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.dyAt)-144]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.left)-152]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.imagesLeft)-160]
-	_ = [1]byte{}[unsafe.Offsetof(lineDots{}.sumsAt)-168]
-)
-
-// The offsets at which the assembly reads lineTile: each index is 0.
-var (
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.x)-0]
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.y)-8]
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.vectors)-16]
-	_ = [1]byte{}[unsafe.Offsetof(lineTile{}.masks)-24]
-)
-
 // The offsets at which the assembly reads lineWindows: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.x)-0]
@@ -76,7 +19,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.masks)-80]
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.groups)-88]
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.list)-96]
-	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.orders)-104]
+	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.steps)-104]
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.pairs)-112]
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.weights)-120]
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.weightsRow)-128]
@@ -89,6 +32,7 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.rowsLeft)-184]
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.groupsLeft)-192]
 	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.tileAt)-200]
+	_ = [1]byte{}[unsafe.Offsetof(lineWindows{}.edges)-208]
 )
 
 // The offsets at which the assembly reads windowTile: each index is 0.
@@ -96,7 +40,8 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.x)-0]
 	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.y)-8]
 	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.vectors)-16]
-	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.masks)-24]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.edges)-24]
+	_ = [1]byte{}[unsafe.Offsetof(windowTile{}.last)-32]
 )
 
 // The offsets at which the assembly reads windowGroup: each index is 0.

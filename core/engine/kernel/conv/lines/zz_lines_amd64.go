@@ -2,47 +2,52 @@
 
 package lines
 
-// lineTapsAVX2 convolves rows of channels.
+// lineWindowsAVX2 convolves rows.
 //
 //go:noescape
-func lineTapsAVX2(lineTaps *lineTaps)
+func lineWindowsAVX2(lineWindows *lineWindows)
 
-// lineDots1AVX2 adds the products of dy with what 1 taps see of x.
+// lineWindowsStridedAVX2 convolves rows with stride 2.
 //
 //go:noescape
-func lineDots1AVX2(lineDots *lineDots)
+func lineWindowsStridedAVX2(lineWindows *lineWindows)
 
-// lineDots2AVX2 adds the products of dy with what 2 taps see of x.
+// lineWindowsPhasesAVX2 convolves rows to the even elements of results, and to the odd ones.
 //
 //go:noescape
-func lineDots2AVX2(lineDots *lineDots)
+func lineWindowsPhasesAVX2(lineWindows *lineWindows)
 
-// lineDots3AVX2 adds the products of dy with what 3 taps see of x.
+// lineWindowDotsAVX2 adds the products of dy and x for each tap, [row][tap][lane].
 //
 //go:noescape
-func lineDots3AVX2(lineDots *lineDots)
+func lineWindowDotsAVX2(lineWindows *lineWindows)
 
-// lineDots4AVX2 adds the products of dy with what 4 taps see of x.
+// lineWindowDotsStridedAVX2 adds the products of dy and x for each tap, [row][tap][lane], with stride 2.
 //
 //go:noescape
-func lineDots4AVX2(lineDots *lineDots)
+func lineWindowDotsStridedAVX2(lineWindows *lineWindows)
 
-// lineDots5AVX2 adds the products of dy with what 5 taps see of x.
+// lineWindowsAVX512 convolves rows.
 //
 //go:noescape
-func lineDots5AVX2(lineDots *lineDots)
+func lineWindowsAVX512(lineWindows *lineWindows)
 
-// lineDots6AVX2 adds the products of dy with what 6 taps see of x.
+// lineWindowsStridedAVX512 convolves rows with stride 2.
 //
 //go:noescape
-func lineDots6AVX2(lineDots *lineDots)
+func lineWindowsStridedAVX512(lineWindows *lineWindows)
 
-// lineDots7AVX2 adds the products of dy with what 7 taps see of x.
+// lineWindowsPhasesAVX512 convolves rows to the even elements of results, and to the odd ones.
 //
 //go:noescape
-func lineDots7AVX2(lineDots *lineDots)
+func lineWindowsPhasesAVX512(lineWindows *lineWindows)
 
-// lineDots8AVX2 adds the products of dy with what 8 taps see of x.
+// lineWindowDotsAVX512 adds the products of dy and x for each tap, [row][tap][lane].
 //
 //go:noescape
-func lineDots8AVX2(lineDots *lineDots)
+func lineWindowDotsAVX512(lineWindows *lineWindows)
+
+// lineWindowDotsStridedAVX512 adds the products of dy and x for each tap, [row][tap][lane], with stride 2.
+//
+//go:noescape
+func lineWindowDotsStridedAVX512(lineWindows *lineWindows)

@@ -2,1415 +2,14272 @@
 
 #include "textflag.h"
 
-// func lineTapsAVX2(lineTaps *lineTaps)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineTapsAVX2(SB), NOSPLIT, $0-8
-	MOVQ lineTaps+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 112(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 80(AX), CX
-	MOVQ CX, 136(AX)
-	MOVQ 96(AX), CX
-	MOVQ CX, 144(AX)
-
-channel:
-	MOVQ         40(AX), CX
-	MOVQ         CX, 128(AX)
-	MOVQ         48(AX), CX
-	MOVQ         144(AX), DX
-	VBROADCASTSS (DX), Y0
+// func lineWindowsAVX2(lineWindows *lineWindows)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·lineWindowsAVX2(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ    112(AX), DX
-	MOVQ    120(AX), BX
-	MOVQ    16(CX), SI
-	ADDQ    (CX), DX
-	ADDQ    8(CX), BX
-	CMPQ    SI, $0x08
-	JL      fewerThan8
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	VMOVAPS Y0, Y7
-	VMOVAPS Y0, Y8
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf8
-
-tapOf8:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y9
-	VFMADD231PS  (R9), Y9, Y1
-	VFMADD231PS  32(R9), Y9, Y2
-	VFMADD231PS  64(R9), Y9, Y3
-	VFMADD231PS  96(R9), Y9, Y4
-	VFMADD231PS  128(R9), Y9, Y5
-	VFMADD231PS  160(R9), Y9, Y6
-	VFMADD231PS  192(R9), Y9, Y7
-	VFMADD231PS  224(R9), Y9, Y8
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf8
-
-tapsOf8:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	PREFETCHT2 8224(BX)
-	VMOVUPS    Y2, 32(BX)
-	PREFETCHT2 8256(BX)
-	VMOVUPS    Y3, 64(BX)
-	PREFETCHT2 8288(BX)
-	VMOVUPS    Y4, 96(BX)
-	PREFETCHT2 8320(BX)
-	VMOVUPS    Y5, 128(BX)
-	PREFETCHT2 8352(BX)
-	VMOVUPS    Y6, 160(BX)
-	PREFETCHT2 8384(BX)
-	VMOVUPS    Y7, 192(BX)
-	PREFETCHT2 8416(BX)
-	VMOVUPS    Y8, 224(BX)
-	JMP        tileDone
-
-fewerThan8:
-	CMPQ    SI, $0x07
-	JL      fewerThan7
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	VMOVAPS Y0, Y7
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf7
-
-tapOf7:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y8
-	VFMADD231PS  (R9), Y8, Y1
-	VFMADD231PS  32(R9), Y8, Y2
-	VFMADD231PS  64(R9), Y8, Y3
-	VFMADD231PS  96(R9), Y8, Y4
-	VFMADD231PS  128(R9), Y8, Y5
-	VFMADD231PS  160(R9), Y8, Y6
-	VFMADD231PS  192(R9), Y8, Y7
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf7
-
-tapsOf7:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	PREFETCHT2 8224(BX)
-	VMOVUPS    Y2, 32(BX)
-	PREFETCHT2 8256(BX)
-	VMOVUPS    Y3, 64(BX)
-	PREFETCHT2 8288(BX)
-	VMOVUPS    Y4, 96(BX)
-	PREFETCHT2 8320(BX)
-	VMOVUPS    Y5, 128(BX)
-	PREFETCHT2 8352(BX)
-	VMOVUPS    Y6, 160(BX)
-	PREFETCHT2 8384(BX)
-	VMOVUPS    Y7, 192(BX)
-	JMP        tileDone
-
-fewerThan7:
-	CMPQ    SI, $0x06
-	JL      fewerThan6
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	VMOVAPS Y0, Y6
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf6
-
-tapOf6:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y7
-	VFMADD231PS  (R9), Y7, Y1
-	VFMADD231PS  32(R9), Y7, Y2
-	VFMADD231PS  64(R9), Y7, Y3
-	VFMADD231PS  96(R9), Y7, Y4
-	VFMADD231PS  128(R9), Y7, Y5
-	VFMADD231PS  160(R9), Y7, Y6
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf6
-
-tapsOf6:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	PREFETCHT2 8224(BX)
-	VMOVUPS    Y2, 32(BX)
-	PREFETCHT2 8256(BX)
-	VMOVUPS    Y3, 64(BX)
-	PREFETCHT2 8288(BX)
-	VMOVUPS    Y4, 96(BX)
-	PREFETCHT2 8320(BX)
-	VMOVUPS    Y5, 128(BX)
-	PREFETCHT2 8352(BX)
-	VMOVUPS    Y6, 160(BX)
-	JMP        tileDone
-
-fewerThan6:
-	CMPQ    SI, $0x05
-	JL      fewerThan5
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	VMOVAPS Y0, Y5
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf5
-
-tapOf5:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y6
-	VFMADD231PS  (R9), Y6, Y1
-	VFMADD231PS  32(R9), Y6, Y2
-	VFMADD231PS  64(R9), Y6, Y3
-	VFMADD231PS  96(R9), Y6, Y4
-	VFMADD231PS  128(R9), Y6, Y5
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf5
-
-tapsOf5:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	PREFETCHT2 8224(BX)
-	VMOVUPS    Y2, 32(BX)
-	PREFETCHT2 8256(BX)
-	VMOVUPS    Y3, 64(BX)
-	PREFETCHT2 8288(BX)
-	VMOVUPS    Y4, 96(BX)
-	PREFETCHT2 8320(BX)
-	VMOVUPS    Y5, 128(BX)
-	JMP        tileDone
-
-fewerThan5:
-	CMPQ    SI, $0x04
-	JL      fewerThan4
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	VMOVAPS Y0, Y4
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf4
-
-tapOf4:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y5
-	VFMADD231PS  (R9), Y5, Y1
-	VFMADD231PS  32(R9), Y5, Y2
-	VFMADD231PS  64(R9), Y5, Y3
-	VFMADD231PS  96(R9), Y5, Y4
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf4
-
-tapsOf4:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	PREFETCHT2 8224(BX)
-	VMOVUPS    Y2, 32(BX)
-	PREFETCHT2 8256(BX)
-	VMOVUPS    Y3, 64(BX)
-	PREFETCHT2 8288(BX)
-	VMOVUPS    Y4, 96(BX)
-	JMP        tileDone
-
-fewerThan4:
-	CMPQ    SI, $0x03
-	JL      fewerThan3
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	VMOVAPS Y0, Y3
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf3
-
-tapOf3:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y4
-	VFMADD231PS  (R9), Y4, Y1
-	VFMADD231PS  32(R9), Y4, Y2
-	VFMADD231PS  64(R9), Y4, Y3
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf3
-
-tapsOf3:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	PREFETCHT2 8224(BX)
-	VMOVUPS    Y2, 32(BX)
-	PREFETCHT2 8256(BX)
-	VMOVUPS    Y3, 64(BX)
-	JMP        tileDone
-
-fewerThan3:
-	CMPQ    SI, $0x02
-	JL      fewerThan2
-	VMOVAPS Y0, Y1
-	VMOVAPS Y0, Y2
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf2
-
-tapOf2:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y3
-	VFMADD231PS  (R9), Y3, Y1
-	VFMADD231PS  32(R9), Y3, Y2
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf2
-
-tapsOf2:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	PREFETCHT2 8224(BX)
-	VMOVUPS    Y2, 32(BX)
-	JMP        tileDone
-
-fewerThan2:
-	CMPQ    SI, $0x01
-	JL      fewerThan1
-	VMOVAPS Y0, Y1
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	TESTQ   SI, SI
-	JZ      tapsOf1
-
-tapOf1:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y2
-	VFMADD231PS  (R9), Y2, Y1
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf1
-
-tapsOf1:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-	JMP        tileDone
-
-fewerThan1:
-	VMOVAPS Y0, Y1
-	MOVQ    64(AX), SI
-	MOVQ    72(AX), DI
-	MOVQ    136(AX), R8
-	MOVQ    56(AX), R10
-	ADDQ    24(CX), R10
-	TESTQ   SI, SI
-	JZ      tapsOf0
-
-tapOf0:
-	MOVQ         (DI), R9
-	ADDQ         DX, R9
-	VBROADCASTSS (R8), Y2
-	VMOVUPS      (R9), Y3
-	VANDPS       (R10), Y3, Y3
-	VFMADD231PS  Y3, Y2, Y1
-	ADDQ         $0x20, R10
-	ADDQ         $0x08, DI
-	ADDQ         $0x04, R8
-	DECQ         SI
-	JNZ          tapOf0
-
-tapsOf0:
-	PREFETCHT2 8192(BX)
-	VMOVUPS    Y1, (BX)
-
-tileDone:
-	ADDQ $0x20, CX
-	DECQ 128(AX)
-	JNZ  tile
-	MOVQ 24(AX), CX
-	ADDQ CX, 112(AX)
-	MOVQ 32(AX), CX
-	ADDQ CX, 120(AX)
-	MOVQ 88(AX), CX
-	ADDQ CX, 136(AX)
-	MOVQ 104(AX), CX
-	ADDQ CX, 144(AX)
-	DECQ 16(AX)
-	JNZ  channel
-	VZEROUPPER
-	RET
-
-// func lineDots1AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots1AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
-	MOVQ 72(AX), CX
-	MOVQ (CX), CX
-
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	MOVQ   120(AX), DX
-	MOVQ   DX, 136(AX)
-	MOVQ   128(AX), DX
-	MOVQ   DX, 144(AX)
-	MOVQ   80(AX), DX
-	MOVQ   DX, 160(AX)
-
-image:
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
 	MOVQ 40(AX), DX
-	MOVQ DX, 152(AX)
-	MOVQ 48(AX), DX
-
-tile:
-	MOVQ  136(AX), BX
-	MOVQ  144(AX), SI
-	ADDQ  (DX), BX
-	ADDQ  8(DX), SI
-	MOVQ  16(DX), DI
-	TESTQ DI, DI
-	JZ    masked
-	SUBQ  $0x02, DI
-	JL    last
-
-vectors:
-	PREFETCHT2  8192(SI)
-	VMOVUPS     (SI), Y2
-	VFMADD231PS (CX)(BX*1), Y2, Y0
-	ADDQ        $0x20, BX
-	ADDQ        $0x20, SI
-	PREFETCHT2  8192(SI)
-	VMOVUPS     (SI), Y2
-	VFMADD231PS (CX)(BX*1), Y2, Y1
-	ADDQ        $0x20, BX
-	ADDQ        $0x20, SI
-	SUBQ        $0x02, DI
-	JGE         vectors
-
-last:
-	ADDQ        $0x02, DI
-	JZ          tileDone
-	PREFETCHT2  8192(SI)
-	VMOVUPS     (SI), Y2
-	VFMADD231PS (CX)(BX*1), Y2, Y0
-	ADDQ        $0x20, BX
-	ADDQ        $0x20, SI
-	JMP         tileDone
-
-masked:
-	MOVQ        56(AX), DI
-	ADDQ        24(DX), DI
-	VMOVUPS     (SI), Y2
-	VANDPS      (DI), Y2, Y2
-	ADDQ        64(AX), DI
-	VMOVUPS     (CX)(BX*1), Y3
-	VANDPS      (DI), Y3, Y3
-	VFMADD231PS Y3, Y2, Y0
-
-tileDone:
-	ADDQ    $0x20, DX
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), DX
-	ADDQ    DX, 136(AX)
-	MOVQ    96(AX), DX
-	ADDQ    DX, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), DX
-	VADDPS  Y1, Y0, Y0
-	VADDPS  (DX), Y0, Y0
-	VMOVUPS Y0, (DX)
-	MOVQ    24(AX), DX
-	ADDQ    DX, 120(AX)
-	MOVQ    32(AX), DX
-	ADDQ    DX, 128(AX)
-	MOVQ    112(AX), DX
-	ADDQ    DX, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
-	VZEROUPPER
-	RET
-
-// func lineDots2AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots2AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
-	MOVQ 72(AX), CX
-	MOVQ (CX), DX
-	MOVQ 8(CX), CX
-
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   120(AX), BX
-	MOVQ   BX, 136(AX)
-	MOVQ   128(AX), BX
-	MOVQ   BX, 144(AX)
-	MOVQ   80(AX), BX
-	MOVQ   BX, 160(AX)
-
-image:
-	MOVQ 40(AX), BX
-	MOVQ BX, 152(AX)
-	MOVQ 48(AX), BX
-
-tile:
-	MOVQ  136(AX), SI
-	MOVQ  144(AX), DI
-	ADDQ  (BX), SI
-	ADDQ  8(BX), DI
-	MOVQ  16(BX), R8
-	TESTQ R8, R8
-	JZ    masked
-	SUBQ  $0x02, R8
-	JL    last
-
-vectors:
-	PREFETCHT2  8192(DI)
-	VMOVUPS     (DI), Y4
-	VFMADD231PS (DX)(SI*1), Y4, Y0
-	VFMADD231PS (CX)(SI*1), Y4, Y1
-	ADDQ        $0x20, SI
-	ADDQ        $0x20, DI
-	PREFETCHT2  8192(DI)
-	VMOVUPS     (DI), Y4
-	VFMADD231PS (DX)(SI*1), Y4, Y2
-	VFMADD231PS (CX)(SI*1), Y4, Y3
-	ADDQ        $0x20, SI
-	ADDQ        $0x20, DI
-	SUBQ        $0x02, R8
-	JGE         vectors
-
-last:
-	ADDQ        $0x02, R8
-	JZ          tileDone
-	PREFETCHT2  8192(DI)
-	VMOVUPS     (DI), Y4
-	VFMADD231PS (DX)(SI*1), Y4, Y0
-	VFMADD231PS (CX)(SI*1), Y4, Y1
-	ADDQ        $0x20, SI
-	ADDQ        $0x20, DI
-	JMP         tileDone
-
-masked:
-	MOVQ        56(AX), R8
-	ADDQ        24(BX), R8
-	VMOVUPS     (DI), Y4
-	VANDPS      (R8), Y4, Y4
-	ADDQ        64(AX), R8
-	VMOVUPS     (DX)(SI*1), Y5
-	VANDPS      (R8), Y5, Y5
-	VFMADD231PS Y5, Y4, Y0
-	VMOVUPS     (CX)(SI*1), Y5
-	VANDPS      32(R8), Y5, Y5
-	VFMADD231PS Y5, Y4, Y1
-
-tileDone:
-	ADDQ    $0x20, BX
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), BX
-	ADDQ    BX, 136(AX)
-	MOVQ    96(AX), BX
-	ADDQ    BX, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), BX
-	VADDPS  Y2, Y0, Y0
-	VADDPS  (BX), Y0, Y0
-	VMOVUPS Y0, (BX)
-	VADDPS  Y3, Y1, Y1
-	VADDPS  32(BX), Y1, Y1
-	VMOVUPS Y1, 32(BX)
-	MOVQ    24(AX), BX
-	ADDQ    BX, 120(AX)
-	MOVQ    32(AX), BX
-	ADDQ    BX, 128(AX)
-	MOVQ    112(AX), BX
-	ADDQ    BX, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
-	VZEROUPPER
-	RET
-
-// func lineDots3AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots3AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
-	MOVQ 72(AX), CX
-	MOVQ (CX), DX
-	MOVQ 8(CX), BX
+	MOVQ DX, 176(AX)
 	MOVQ 16(CX), CX
+	CMPQ CX, $0x03
+	JGE  from3
+	CMPQ CX, $0x02
+	JGE  from2
 
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	MOVQ   120(AX), SI
-	MOVQ   SI, 136(AX)
-	MOVQ   128(AX), SI
-	MOVQ   SI, 144(AX)
-	MOVQ   80(AX), SI
-	MOVQ   SI, 160(AX)
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
 
-image:
-	MOVQ 40(AX), SI
-	MOVQ SI, 152(AX)
-	MOVQ 48(AX), SI
+rowOf1:
+	VBROADCASTSS (DI), Y0
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
 
-tile:
-	MOVQ  136(AX), DI
-	MOVQ  144(AX), R8
-	ADDQ  (SI), DI
-	ADDQ  8(SI), R8
-	MOVQ  16(SI), R9
-	TESTQ R9, R9
-	JZ    masked
-	SUBQ  $0x02, R9
-	JL    last
+groupOf1:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf1Masked
+	VMOVUPS    (R11), Y1
+	VMOVUPS    32(R11), Y2
+	JMP        loadOf1Done
 
-vectors:
-	PREFETCHT2  8192(R8)
-	VMOVUPS     (R8), Y6
-	VFMADD231PS (DX)(DI*1), Y6, Y0
-	VFMADD231PS (BX)(DI*1), Y6, Y1
-	VFMADD231PS (CX)(DI*1), Y6, Y2
-	ADDQ        $0x20, DI
-	ADDQ        $0x20, R8
-	PREFETCHT2  8192(R8)
-	VMOVUPS     (R8), Y6
-	VFMADD231PS (DX)(DI*1), Y6, Y3
-	VFMADD231PS (BX)(DI*1), Y6, Y4
-	VFMADD231PS (CX)(DI*1), Y6, Y5
-	ADDQ        $0x20, DI
-	ADDQ        $0x20, R8
-	SUBQ        $0x02, R9
-	JGE         vectors
+loadOf1Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y1
+	VMOVUPS 32(R12), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  64(R12), Y1, Y1
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y2
+	VMOVUPS 128(R12), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  160(R12), Y2, Y2
 
-last:
-	ADDQ        $0x02, R9
-	JZ          tileDone
-	PREFETCHT2  8192(R8)
-	VMOVUPS     (R8), Y6
-	VFMADD231PS (DX)(DI*1), Y6, Y0
-	VFMADD231PS (BX)(DI*1), Y6, Y1
-	VFMADD231PS (CX)(DI*1), Y6, Y2
-	ADDQ        $0x20, DI
-	ADDQ        $0x20, R8
-	JMP         tileDone
+loadOf1Done:
+	VPERM2F128 $0x21, Y2, Y1, Y3
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
 
-masked:
-	MOVQ        56(AX), R9
-	ADDQ        24(SI), R9
-	VMOVUPS     (R8), Y6
-	VANDPS      (R9), Y6, Y6
-	ADDQ        64(AX), R9
-	VMOVUPS     (DX)(DI*1), Y7
-	VANDPS      (R9), Y7, Y7
-	VFMADD231PS Y7, Y6, Y0
-	VMOVUPS     (BX)(DI*1), Y7
-	VANDPS      32(R9), Y7, Y7
-	VFMADD231PS Y7, Y6, Y1
-	VMOVUPS     (CX)(DI*1), Y7
-	VANDPS      64(R9), Y7, Y7
-	VFMADD231PS Y7, Y6, Y2
+list0Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of1From3
+	CMPQ         R11, $0x01
+	JGE          list0Of1From1
+	VBROADCASTSS (R12), Y4
+	VFMADD231PS  Y1, Y4, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of1From2
+	VBROADCASTSS (R12), Y4
+	VPALIGNR     $0x04, Y1, Y3, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From2:
+	VBROADCASTSS (R12), Y4
+	VSHUFPS      $0x4e, Y3, Y1, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of1From5
+	CMPQ         R11, $0x04
+	JGE          list0Of1From4
+	VBROADCASTSS (R12), Y4
+	VPALIGNR     $0x0c, Y1, Y3, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From4:
+	VBROADCASTSS (R12), Y4
+	VFMADD231PS  Y1, Y4, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y4
+	VPALIGNR     $0x04, Y1, Y3, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y4
+	VSHUFPS      $0x4e, Y3, Y1, Y5
+	VFMADD231PS  Y5, Y4, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y4
+	VPALIGNR     $0x0c, Y1, Y3, Y1
+	VFMADD231PS  Y1, Y4, Y0
+	ADDQ         136(AX), R12
+	VMOVAPS      Y3, Y1
+	VPERM2F128   $0x21, Y2, Y2, Y2
+	VPERM2F128   $0x21, Y2, Y1, Y3
+	JMP          list0Of1
+
+list0Of1From5:
+	CMPQ       R11, $0x06
+	JGE        list0Of1From6
+	VMOVAPS    Y3, Y1
+	VPERM2F128 $0x21, Y2, Y2, Y2
+	VPERM2F128 $0x21, Y2, Y1, Y3
+	JMP        list0Of1
+
+list0Of1From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf1
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf1Masked
+	VMOVUPS    Y0, (DX)
+	JMP        storeOf1Done
+
+storeOf1Masked:
+	MOVQ      32(R8), R8
+	VMOVUPS   (R8), Y1
+	VMOVMSKPS Y1, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part1
+	VMOVUPS   Y0, (DX)
+	JMP       stored1
+
+part1:
+	LEAQ         (DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_1
+	VMOVUPS      X0, (R9)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, R9
+
+without4_1:
+	TESTQ   $0x00000002, R8
+	JZ      without2_1
+	VMOVLPS X0, (R9)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, R9
+
+without2_1:
+	TESTQ  $0x00000001, R8
+	JZ     stored1
+	VMOVSS X0, (R9)
+
+stored1:
+storeOf1Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf2:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf2Masked
+	VMOVUPS    (R11), Y2
+	VMOVUPS    32(R11), Y3
+	VMOVUPS    64(R11), Y4
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y2
+	VMOVUPS 32(R12), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  64(R12), Y2, Y2
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y3
+	VMOVUPS 128(R12), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  160(R12), Y3, Y3
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y4
+	VMOVUPS 224(R12), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  256(R12), Y4, Y4
+
+loadOf2Done:
+	VPERM2F128 $0x21, Y3, Y2, Y5
+	VPERM2F128 $0x21, Y4, Y3, Y6
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+
+list0Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of2From3
+	CMPQ         R11, $0x01
+	JGE          list0Of2From1
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y2, Y7, Y0
+	VFMADD231PS  Y3, Y7, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of2From2
+	VBROADCASTSS (R12), Y7
+	VPALIGNR     $0x04, Y2, Y5, Y8
+	VFMADD231PS  Y8, Y7, Y0
+	VPALIGNR     $0x04, Y3, Y6, Y8
+	VFMADD231PS  Y8, Y7, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From2:
+	VBROADCASTSS (R12), Y7
+	VSHUFPS      $0x4e, Y5, Y2, Y8
+	VFMADD231PS  Y8, Y7, Y0
+	VSHUFPS      $0x4e, Y6, Y3, Y8
+	VFMADD231PS  Y8, Y7, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of2From5
+	CMPQ         R11, $0x04
+	JGE          list0Of2From4
+	VBROADCASTSS (R12), Y7
+	VPALIGNR     $0x0c, Y2, Y5, Y8
+	VFMADD231PS  Y8, Y7, Y0
+	VPALIGNR     $0x0c, Y3, Y6, Y8
+	VFMADD231PS  Y8, Y7, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From4:
+	VBROADCASTSS (R12), Y7
+	VFMADD231PS  Y2, Y7, Y0
+	VFMADD231PS  Y3, Y7, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y7
+	VPALIGNR     $0x04, Y2, Y5, Y8
+	VFMADD231PS  Y8, Y7, Y0
+	VPALIGNR     $0x04, Y3, Y6, Y8
+	VFMADD231PS  Y8, Y7, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y7
+	VSHUFPS      $0x4e, Y5, Y2, Y8
+	VFMADD231PS  Y8, Y7, Y0
+	VSHUFPS      $0x4e, Y6, Y3, Y8
+	VFMADD231PS  Y8, Y7, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y7
+	VPALIGNR     $0x0c, Y2, Y5, Y2
+	VFMADD231PS  Y2, Y7, Y0
+	VPALIGNR     $0x0c, Y3, Y6, Y2
+	VFMADD231PS  Y2, Y7, Y1
+	ADDQ         136(AX), R12
+	VMOVAPS      Y5, Y2
+	VMOVAPS      Y6, Y3
+	VPERM2F128   $0x21, Y4, Y4, Y4
+	VPERM2F128   $0x21, Y3, Y2, Y5
+	VPERM2F128   $0x21, Y4, Y3, Y6
+	JMP          list0Of2
+
+list0Of2From5:
+	CMPQ       R11, $0x06
+	JGE        list0Of2From6
+	VMOVAPS    Y5, Y2
+	VMOVAPS    Y6, Y3
+	VPERM2F128 $0x21, Y4, Y4, Y4
+	VPERM2F128 $0x21, Y3, Y2, Y5
+	VPERM2F128 $0x21, Y4, Y3, Y6
+	JMP        list0Of2
+
+list0Of2From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf2
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Y0, (DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf2Masked
+	VMOVUPS    Y1, 32(DX)
+	JMP        storeOf2Done
+
+storeOf2Masked:
+	MOVQ      32(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part2
+	VMOVUPS   Y1, 32(DX)
+	JMP       stored2
+
+part2:
+	LEAQ         32(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_2
+	VMOVUPS      X1, (R9)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R9
+
+without4_2:
+	TESTQ   $0x00000002, R8
+	JZ      without2_2
+	VMOVLPS X1, (R9)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R9
+
+without2_2:
+	TESTQ  $0x00000001, R8
+	JZ     stored2
+	VMOVSS X1, (R9)
+
+stored2:
+storeOf2Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+	CMPQ CX, $0x04
+	JGE  from4
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y2
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf3:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf3Masked
+	VMOVUPS    (R11), Y3
+	VMOVUPS    32(R11), Y4
+	VMOVUPS    64(R11), Y5
+	VMOVUPS    96(R11), Y6
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y3
+	VMOVUPS 32(R12), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  64(R12), Y3, Y3
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y4
+	VMOVUPS 128(R12), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  160(R12), Y4, Y4
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y5
+	VMOVUPS 224(R12), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  256(R12), Y5, Y5
+	MOVLQSX 288(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 96(R13), Y6
+	VMOVUPS 320(R12), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  352(R12), Y6, Y6
+
+loadOf3Done:
+	VPERM2F128 $0x21, Y4, Y3, Y7
+	VPERM2F128 $0x21, Y5, Y4, Y8
+	VPERM2F128 $0x21, Y6, Y5, Y9
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+
+list0Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of3From3
+	CMPQ         R11, $0x01
+	JGE          list0Of3From1
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y3, Y10, Y0
+	VFMADD231PS  Y4, Y10, Y1
+	VFMADD231PS  Y5, Y10, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of3From2
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x04, Y3, Y7, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPALIGNR     $0x04, Y4, Y8, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPALIGNR     $0x04, Y5, Y9, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From2:
+	VBROADCASTSS (R12), Y10
+	VSHUFPS      $0x4e, Y7, Y3, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VSHUFPS      $0x4e, Y8, Y4, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VSHUFPS      $0x4e, Y9, Y5, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of3From5
+	CMPQ         R11, $0x04
+	JGE          list0Of3From4
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x0c, Y3, Y7, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPALIGNR     $0x0c, Y4, Y8, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPALIGNR     $0x0c, Y5, Y9, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From4:
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y3, Y10, Y0
+	VFMADD231PS  Y4, Y10, Y1
+	VFMADD231PS  Y5, Y10, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x04, Y3, Y7, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPALIGNR     $0x04, Y4, Y8, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VPALIGNR     $0x04, Y5, Y9, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y10
+	VSHUFPS      $0x4e, Y7, Y3, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VSHUFPS      $0x4e, Y8, Y4, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	VSHUFPS      $0x4e, Y9, Y5, Y11
+	VFMADD231PS  Y11, Y10, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x0c, Y3, Y7, Y3
+	VFMADD231PS  Y3, Y10, Y0
+	VPALIGNR     $0x0c, Y4, Y8, Y3
+	VFMADD231PS  Y3, Y10, Y1
+	VPALIGNR     $0x0c, Y5, Y9, Y3
+	VFMADD231PS  Y3, Y10, Y2
+	ADDQ         136(AX), R12
+	VMOVAPS      Y7, Y3
+	VMOVAPS      Y8, Y4
+	VMOVAPS      Y9, Y5
+	VPERM2F128   $0x21, Y6, Y6, Y6
+	VPERM2F128   $0x21, Y4, Y3, Y7
+	VPERM2F128   $0x21, Y5, Y4, Y8
+	VPERM2F128   $0x21, Y6, Y5, Y9
+	JMP          list0Of3
+
+list0Of3From5:
+	CMPQ       R11, $0x06
+	JGE        list0Of3From6
+	VMOVAPS    Y7, Y3
+	VMOVAPS    Y8, Y4
+	VMOVAPS    Y9, Y5
+	VPERM2F128 $0x21, Y6, Y6, Y6
+	VPERM2F128 $0x21, Y4, Y3, Y7
+	VPERM2F128 $0x21, Y5, Y4, Y8
+	VPERM2F128 $0x21, Y6, Y5, Y9
+	JMP        list0Of3
+
+list0Of3From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf3
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Y0, (DX)
+	VMOVUPS    Y1, 32(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf3Masked
+	VMOVUPS    Y2, 64(DX)
+	JMP        storeOf3Done
+
+storeOf3Masked:
+	MOVQ      32(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part3
+	VMOVUPS   Y2, 64(DX)
+	JMP       stored3
+
+part3:
+	LEAQ         64(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_3
+	VMOVUPS      X2, (R9)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R9
+
+without4_3:
+	TESTQ   $0x00000002, R8
+	JZ      without2_3
+	VMOVLPS X2, (R9)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R9
+
+without2_3:
+	TESTQ  $0x00000001, R8
+	JZ     stored3
+	VMOVSS X2, (R9)
+
+stored3:
+storeOf3Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf4:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y2
+	VMOVAPS      Y0, Y3
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf4:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf4Masked
+	VMOVUPS    (R11), Y4
+	VMOVUPS    32(R11), Y5
+	VMOVUPS    64(R11), Y6
+	VMOVUPS    96(R11), Y7
+	VMOVUPS    128(R11), Y8
+	JMP        loadOf4Done
+
+loadOf4Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y4
+	VMOVUPS 32(R12), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  64(R12), Y4, Y4
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y5
+	VMOVUPS 128(R12), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  160(R12), Y5, Y5
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y6
+	VMOVUPS 224(R12), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  256(R12), Y6, Y6
+	MOVLQSX 288(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 96(R13), Y7
+	VMOVUPS 320(R12), Y8
+	VPERMPS Y7, Y8, Y7
+	VANDPS  352(R12), Y7, Y7
+	MOVLQSX 384(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 128(R13), Y8
+	VMOVUPS 416(R12), Y9
+	VPERMPS Y8, Y9, Y8
+	VANDPS  448(R12), Y8, Y8
+
+loadOf4Done:
+	VPERM2F128 $0x21, Y5, Y4, Y9
+	VPERM2F128 $0x21, Y6, Y5, Y10
+	VPERM2F128 $0x21, Y7, Y6, Y11
+	VPERM2F128 $0x21, Y8, Y7, Y12
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+
+list0Of4:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of4From3
+	CMPQ         R11, $0x01
+	JGE          list0Of4From1
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y4, Y13, Y0
+	VFMADD231PS  Y5, Y13, Y1
+	VFMADD231PS  Y6, Y13, Y2
+	VFMADD231PS  Y7, Y13, Y3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of4From2
+	VBROADCASTSS (R12), Y13
+	VPALIGNR     $0x04, Y4, Y9, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VPALIGNR     $0x04, Y5, Y10, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VPALIGNR     $0x04, Y6, Y11, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	VPALIGNR     $0x04, Y7, Y12, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From2:
+	VBROADCASTSS (R12), Y13
+	VSHUFPS      $0x4e, Y9, Y4, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VSHUFPS      $0x4e, Y10, Y5, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VSHUFPS      $0x4e, Y11, Y6, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	VSHUFPS      $0x4e, Y12, Y7, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of4From5
+	CMPQ         R11, $0x04
+	JGE          list0Of4From4
+	VBROADCASTSS (R12), Y13
+	VPALIGNR     $0x0c, Y4, Y9, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VPALIGNR     $0x0c, Y5, Y10, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VPALIGNR     $0x0c, Y6, Y11, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	VPALIGNR     $0x0c, Y7, Y12, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From4:
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y4, Y13, Y0
+	VFMADD231PS  Y5, Y13, Y1
+	VFMADD231PS  Y6, Y13, Y2
+	VFMADD231PS  Y7, Y13, Y3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y13
+	VPALIGNR     $0x04, Y4, Y9, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VPALIGNR     $0x04, Y5, Y10, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VPALIGNR     $0x04, Y6, Y11, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	VPALIGNR     $0x04, Y7, Y12, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y13
+	VSHUFPS      $0x4e, Y9, Y4, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VSHUFPS      $0x4e, Y10, Y5, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VSHUFPS      $0x4e, Y11, Y6, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	VSHUFPS      $0x4e, Y12, Y7, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y13
+	VPALIGNR     $0x0c, Y4, Y9, Y4
+	VFMADD231PS  Y4, Y13, Y0
+	VPALIGNR     $0x0c, Y5, Y10, Y4
+	VFMADD231PS  Y4, Y13, Y1
+	VPALIGNR     $0x0c, Y6, Y11, Y4
+	VFMADD231PS  Y4, Y13, Y2
+	VPALIGNR     $0x0c, Y7, Y12, Y4
+	VFMADD231PS  Y4, Y13, Y3
+	ADDQ         136(AX), R12
+	VMOVAPS      Y9, Y4
+	VMOVAPS      Y10, Y5
+	VMOVAPS      Y11, Y6
+	VMOVAPS      Y12, Y7
+	VPERM2F128   $0x21, Y8, Y8, Y8
+	VPERM2F128   $0x21, Y5, Y4, Y9
+	VPERM2F128   $0x21, Y6, Y5, Y10
+	VPERM2F128   $0x21, Y7, Y6, Y11
+	VPERM2F128   $0x21, Y8, Y7, Y12
+	JMP          list0Of4
+
+list0Of4From5:
+	CMPQ       R11, $0x06
+	JGE        list0Of4From6
+	VMOVAPS    Y9, Y4
+	VMOVAPS    Y10, Y5
+	VMOVAPS    Y11, Y6
+	VMOVAPS    Y12, Y7
+	VPERM2F128 $0x21, Y8, Y8, Y8
+	VPERM2F128 $0x21, Y5, Y4, Y9
+	VPERM2F128 $0x21, Y6, Y5, Y10
+	VPERM2F128 $0x21, Y7, Y6, Y11
+	VPERM2F128 $0x21, Y8, Y7, Y12
+	JMP        list0Of4
+
+list0Of4From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf4
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Y0, (DX)
+	VMOVUPS    Y1, 32(DX)
+	VMOVUPS    Y2, 64(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf4Masked
+	VMOVUPS    Y3, 96(DX)
+	JMP        storeOf4Done
+
+storeOf4Masked:
+	MOVQ      32(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part4
+	VMOVUPS   Y3, 96(DX)
+	JMP       stored4
+
+part4:
+	LEAQ         96(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_4
+	VMOVUPS      X3, (R9)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R9
+
+without4_4:
+	TESTQ   $0x00000002, R8
+	JZ      without2_4
+	VMOVLPS X3, (R9)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R9
+
+without2_4:
+	TESTQ  $0x00000001, R8
+	JZ     stored4
+	VMOVSS X3, (R9)
+
+stored4:
+storeOf4Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
 
 tileDone:
-	ADDQ    $0x20, SI
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), SI
-	ADDQ    SI, 136(AX)
-	MOVQ    96(AX), SI
-	ADDQ    SI, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), SI
-	VADDPS  Y3, Y0, Y0
-	VADDPS  (SI), Y0, Y0
-	VMOVUPS Y0, (SI)
-	VADDPS  Y4, Y1, Y1
-	VADDPS  32(SI), Y1, Y1
-	VMOVUPS Y1, 32(SI)
-	VADDPS  Y5, Y2, Y2
-	VADDPS  64(SI), Y2, Y2
-	VMOVUPS Y2, 64(SI)
-	MOVQ    24(AX), SI
-	ADDQ    SI, 120(AX)
-	MOVQ    32(AX), SI
-	ADDQ    SI, 128(AX)
-	MOVQ    112(AX), SI
-	ADDQ    SI, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func lineDots4AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots4AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
+// func lineWindowsStridedAVX2(lineWindows *lineWindows)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·lineWindowsStridedAVX2(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
 	MOVQ 72(AX), CX
-	MOVQ (CX), DX
-	MOVQ 8(CX), BX
-	MOVQ 16(CX), SI
-	MOVQ 24(CX), CX
-
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   120(AX), DI
-	MOVQ   DI, 136(AX)
-	MOVQ   128(AX), DI
-	MOVQ   DI, 144(AX)
-	MOVQ   80(AX), DI
-	MOVQ   DI, 160(AX)
-
-image:
-	MOVQ 40(AX), DI
-	MOVQ DI, 152(AX)
-	MOVQ 48(AX), DI
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ  136(AX), R8
-	MOVQ  144(AX), R9
-	ADDQ  (DI), R8
-	ADDQ  8(DI), R9
-	MOVQ  16(DI), R10
-	TESTQ R10, R10
-	JZ    masked
-	SUBQ  $0x02, R10
-	JL    last
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x02
+	JGE  from2
 
-vectors:
-	PREFETCHT2  8192(R9)
-	VMOVUPS     (R9), Y8
-	VFMADD231PS (DX)(R8*1), Y8, Y0
-	VFMADD231PS (BX)(R8*1), Y8, Y1
-	VFMADD231PS (SI)(R8*1), Y8, Y2
-	VFMADD231PS (CX)(R8*1), Y8, Y3
-	ADDQ        $0x20, R8
-	ADDQ        $0x20, R9
-	PREFETCHT2  8192(R9)
-	VMOVUPS     (R9), Y8
-	VFMADD231PS (DX)(R8*1), Y8, Y4
-	VFMADD231PS (BX)(R8*1), Y8, Y5
-	VFMADD231PS (SI)(R8*1), Y8, Y6
-	VFMADD231PS (CX)(R8*1), Y8, Y7
-	ADDQ        $0x20, R8
-	ADDQ        $0x20, R9
-	SUBQ        $0x02, R10
-	JGE         vectors
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
 
-last:
-	ADDQ        $0x02, R10
-	JZ          tileDone
-	PREFETCHT2  8192(R9)
-	VMOVUPS     (R9), Y8
-	VFMADD231PS (DX)(R8*1), Y8, Y0
-	VFMADD231PS (BX)(R8*1), Y8, Y1
-	VFMADD231PS (SI)(R8*1), Y8, Y2
-	VFMADD231PS (CX)(R8*1), Y8, Y3
-	ADDQ        $0x20, R8
-	ADDQ        $0x20, R9
-	JMP         tileDone
+rowOf1:
+	VBROADCASTSS (DI), Y0
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
 
-masked:
-	MOVQ        56(AX), R10
-	ADDQ        24(DI), R10
-	VMOVUPS     (R9), Y8
-	VANDPS      (R10), Y8, Y8
-	ADDQ        64(AX), R10
-	VMOVUPS     (DX)(R8*1), Y9
-	VANDPS      (R10), Y9, Y9
-	VFMADD231PS Y9, Y8, Y0
-	VMOVUPS     (BX)(R8*1), Y9
-	VANDPS      32(R10), Y9, Y9
-	VFMADD231PS Y9, Y8, Y1
-	VMOVUPS     (SI)(R8*1), Y9
-	VANDPS      64(R10), Y9, Y9
-	VFMADD231PS Y9, Y8, Y2
-	VMOVUPS     (CX)(R8*1), Y9
-	VANDPS      96(R10), Y9, Y9
-	VFMADD231PS Y9, Y8, Y3
+groupOf1:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf1Masked
+	VMOVUPS    (R11), Y1
+	VMOVUPS    32(R11), Y2
+	VMOVUPS    64(R11), Y3
+	VMOVUPS    96(R11), Y4
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y1
+	VMOVUPS 32(R12), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  64(R12), Y1, Y1
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y2
+	VMOVUPS 128(R12), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  160(R12), Y2, Y2
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y3
+	VMOVUPS 224(R12), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  256(R12), Y3, Y3
+	MOVLQSX 288(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 96(R13), Y4
+	VMOVUPS 320(R12), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  352(R12), Y4, Y4
+
+loadOf1Done:
+	VSHUFPS    $0xdd, Y2, Y1, Y5
+	VSHUFPS    $0x88, Y2, Y1, Y1
+	VPERMPD    $0xd8, Y1, Y1
+	VPERMPD    $0xd8, Y5, Y2
+	VSHUFPS    $0xdd, Y4, Y3, Y5
+	VSHUFPS    $0x88, Y4, Y3, Y3
+	VPERMPD    $0xd8, Y3, Y3
+	VPERMPD    $0xd8, Y5, Y4
+	VPERM2F128 $0x21, Y3, Y1, Y5
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+
+list0Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of1From3
+	CMPQ         R11, $0x01
+	JGE          list0Of1From1
+	VBROADCASTSS (R12), Y6
+	VFMADD231PS  Y1, Y6, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of1From2
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x04, Y1, Y5, Y7
+	VFMADD231PS  Y7, Y6, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From2:
+	VBROADCASTSS (R12), Y6
+	VSHUFPS      $0x4e, Y5, Y1, Y7
+	VFMADD231PS  Y7, Y6, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of1From5
+	CMPQ         R11, $0x04
+	JGE          list0Of1From4
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x0c, Y1, Y5, Y7
+	VFMADD231PS  Y7, Y6, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From4:
+	VBROADCASTSS (R12), Y6
+	VFMADD231PS  Y1, Y6, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x04, Y1, Y5, Y7
+	VFMADD231PS  Y7, Y6, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y6
+	VSHUFPS      $0x4e, Y5, Y1, Y7
+	VFMADD231PS  Y7, Y6, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x0c, Y1, Y5, Y1
+	VFMADD231PS  Y1, Y6, Y0
+	ADDQ         136(AX), R12
+	VMOVAPS      Y5, Y1
+	VPERM2F128   $0x21, Y3, Y3, Y3
+	VPERM2F128   $0x21, Y3, Y1, Y5
+	JMP          list0Of1
+
+list0Of1From5:
+	CMPQ       R11, $0x06
+	JGE        list0Of1From6
+	VMOVAPS    Y5, Y1
+	VPERM2F128 $0x21, Y3, Y3, Y3
+	VPERM2F128 $0x21, Y3, Y1, Y5
+	JMP        list0Of1
+
+list0Of1From6:
+	VPERM2F128 $0x21, Y4, Y2, Y1
+	MOVQ       32(R8), R12
+	ADDQ       BX, R12
+
+list1Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of1From3
+	CMPQ         R11, $0x01
+	JGE          list1Of1From1
+	VBROADCASTSS (R12), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of1From2
+	VBROADCASTSS (R12), Y3
+	VPALIGNR     $0x04, Y2, Y1, Y5
+	VFMADD231PS  Y5, Y3, Y0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From2:
+	VBROADCASTSS (R12), Y3
+	VSHUFPS      $0x4e, Y1, Y2, Y5
+	VFMADD231PS  Y5, Y3, Y0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of1From5
+	CMPQ         R11, $0x04
+	JGE          list1Of1From4
+	VBROADCASTSS (R12), Y3
+	VPALIGNR     $0x0c, Y2, Y1, Y5
+	VFMADD231PS  Y5, Y3, Y0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From4:
+	VBROADCASTSS (R12), Y3
+	VFMADD231PS  Y2, Y3, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y3
+	VPALIGNR     $0x04, Y2, Y1, Y5
+	VFMADD231PS  Y5, Y3, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y3
+	VSHUFPS      $0x4e, Y1, Y2, Y5
+	VFMADD231PS  Y5, Y3, Y0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y3
+	VPALIGNR     $0x0c, Y2, Y1, Y2
+	VFMADD231PS  Y2, Y3, Y0
+	ADDQ         136(AX), R12
+	VMOVAPS      Y1, Y2
+	VPERM2F128   $0x21, Y4, Y4, Y4
+	VPERM2F128   $0x21, Y4, Y2, Y1
+	JMP          list1Of1
+
+list1Of1From5:
+	CMPQ       R11, $0x06
+	JGE        list1Of1From6
+	VMOVAPS    Y1, Y2
+	VPERM2F128 $0x21, Y4, Y4, Y4
+	VPERM2F128 $0x21, Y4, Y2, Y1
+	JMP        list1Of1
+
+list1Of1From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf1
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf1Masked
+	VMOVUPS    Y0, (DX)
+	JMP        storeOf1Done
+
+storeOf1Masked:
+	MOVQ      32(R8), R8
+	VMOVUPS   (R8), Y1
+	VMOVMSKPS Y1, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part5
+	VMOVUPS   Y0, (DX)
+	JMP       stored5
+
+part5:
+	LEAQ         (DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_5
+	VMOVUPS      X0, (R9)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, R9
+
+without4_5:
+	TESTQ   $0x00000002, R8
+	JZ      without2_5
+	VMOVLPS X0, (R9)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, R9
+
+without2_5:
+	TESTQ  $0x00000001, R8
+	JZ     stored5
+	VMOVSS X0, (R9)
+
+stored5:
+storeOf1Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+	CMPQ CX, $0x03
+	JGE  from3
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf2:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf2Masked
+	VMOVUPS    (R11), Y2
+	VMOVUPS    32(R11), Y3
+	VMOVUPS    64(R11), Y4
+	VMOVUPS    96(R11), Y5
+	VMOVUPS    128(R11), Y6
+	VMOVUPS    160(R11), Y7
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y2
+	VMOVUPS 32(R12), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  64(R12), Y2, Y2
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y3
+	VMOVUPS 128(R12), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  160(R12), Y3, Y3
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y4
+	VMOVUPS 224(R12), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  256(R12), Y4, Y4
+	MOVLQSX 288(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 96(R13), Y5
+	VMOVUPS 320(R12), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  352(R12), Y5, Y5
+	MOVLQSX 384(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 128(R13), Y6
+	VMOVUPS 416(R12), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  448(R12), Y6, Y6
+	MOVLQSX 480(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 160(R13), Y7
+	VMOVUPS 512(R12), Y8
+	VPERMPS Y7, Y8, Y7
+	VANDPS  544(R12), Y7, Y7
+
+loadOf2Done:
+	VSHUFPS    $0xdd, Y3, Y2, Y8
+	VSHUFPS    $0x88, Y3, Y2, Y2
+	VPERMPD    $0xd8, Y2, Y2
+	VPERMPD    $0xd8, Y8, Y3
+	VSHUFPS    $0xdd, Y5, Y4, Y8
+	VSHUFPS    $0x88, Y5, Y4, Y4
+	VPERMPD    $0xd8, Y4, Y4
+	VPERMPD    $0xd8, Y8, Y5
+	VSHUFPS    $0xdd, Y7, Y6, Y8
+	VSHUFPS    $0x88, Y7, Y6, Y6
+	VPERMPD    $0xd8, Y6, Y6
+	VPERMPD    $0xd8, Y8, Y7
+	VPERM2F128 $0x21, Y4, Y2, Y8
+	VPERM2F128 $0x21, Y6, Y4, Y9
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+
+list0Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of2From3
+	CMPQ         R11, $0x01
+	JGE          list0Of2From1
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y2, Y10, Y0
+	VFMADD231PS  Y4, Y10, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of2From2
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x04, Y2, Y8, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPALIGNR     $0x04, Y4, Y9, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From2:
+	VBROADCASTSS (R12), Y10
+	VSHUFPS      $0x4e, Y8, Y2, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VSHUFPS      $0x4e, Y9, Y4, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of2From5
+	CMPQ         R11, $0x04
+	JGE          list0Of2From4
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x0c, Y2, Y8, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPALIGNR     $0x0c, Y4, Y9, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From4:
+	VBROADCASTSS (R12), Y10
+	VFMADD231PS  Y2, Y10, Y0
+	VFMADD231PS  Y4, Y10, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x04, Y2, Y8, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VPALIGNR     $0x04, Y4, Y9, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y10
+	VSHUFPS      $0x4e, Y8, Y2, Y11
+	VFMADD231PS  Y11, Y10, Y0
+	VSHUFPS      $0x4e, Y9, Y4, Y11
+	VFMADD231PS  Y11, Y10, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y10
+	VPALIGNR     $0x0c, Y2, Y8, Y2
+	VFMADD231PS  Y2, Y10, Y0
+	VPALIGNR     $0x0c, Y4, Y9, Y2
+	VFMADD231PS  Y2, Y10, Y1
+	ADDQ         136(AX), R12
+	VMOVAPS      Y8, Y2
+	VMOVAPS      Y9, Y4
+	VPERM2F128   $0x21, Y6, Y6, Y6
+	VPERM2F128   $0x21, Y4, Y2, Y8
+	VPERM2F128   $0x21, Y6, Y4, Y9
+	JMP          list0Of2
+
+list0Of2From5:
+	CMPQ       R11, $0x06
+	JGE        list0Of2From6
+	VMOVAPS    Y8, Y2
+	VMOVAPS    Y9, Y4
+	VPERM2F128 $0x21, Y6, Y6, Y6
+	VPERM2F128 $0x21, Y4, Y2, Y8
+	VPERM2F128 $0x21, Y6, Y4, Y9
+	JMP        list0Of2
+
+list0Of2From6:
+	VPERM2F128 $0x21, Y5, Y3, Y2
+	VPERM2F128 $0x21, Y7, Y5, Y4
+	MOVQ       32(R8), R12
+	ADDQ       BX, R12
+
+list1Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of2From3
+	CMPQ         R11, $0x01
+	JGE          list1Of2From1
+	VBROADCASTSS (R12), Y6
+	VFMADD231PS  Y3, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of2From2
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x04, Y3, Y2, Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VPALIGNR     $0x04, Y5, Y4, Y8
+	VFMADD231PS  Y8, Y6, Y1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From2:
+	VBROADCASTSS (R12), Y6
+	VSHUFPS      $0x4e, Y2, Y3, Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VSHUFPS      $0x4e, Y4, Y5, Y8
+	VFMADD231PS  Y8, Y6, Y1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of2From5
+	CMPQ         R11, $0x04
+	JGE          list1Of2From4
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x0c, Y3, Y2, Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VPALIGNR     $0x0c, Y5, Y4, Y8
+	VFMADD231PS  Y8, Y6, Y1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From4:
+	VBROADCASTSS (R12), Y6
+	VFMADD231PS  Y3, Y6, Y0
+	VFMADD231PS  Y5, Y6, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x04, Y3, Y2, Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VPALIGNR     $0x04, Y5, Y4, Y8
+	VFMADD231PS  Y8, Y6, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y6
+	VSHUFPS      $0x4e, Y2, Y3, Y8
+	VFMADD231PS  Y8, Y6, Y0
+	VSHUFPS      $0x4e, Y4, Y5, Y8
+	VFMADD231PS  Y8, Y6, Y1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y6
+	VPALIGNR     $0x0c, Y3, Y2, Y3
+	VFMADD231PS  Y3, Y6, Y0
+	VPALIGNR     $0x0c, Y5, Y4, Y3
+	VFMADD231PS  Y3, Y6, Y1
+	ADDQ         136(AX), R12
+	VMOVAPS      Y2, Y3
+	VMOVAPS      Y4, Y5
+	VPERM2F128   $0x21, Y7, Y7, Y7
+	VPERM2F128   $0x21, Y5, Y3, Y2
+	VPERM2F128   $0x21, Y7, Y5, Y4
+	JMP          list1Of2
+
+list1Of2From5:
+	CMPQ       R11, $0x06
+	JGE        list1Of2From6
+	VMOVAPS    Y2, Y3
+	VMOVAPS    Y4, Y5
+	VPERM2F128 $0x21, Y7, Y7, Y7
+	VPERM2F128 $0x21, Y5, Y3, Y2
+	VPERM2F128 $0x21, Y7, Y5, Y4
+	JMP        list1Of2
+
+list1Of2From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf2
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	VMOVUPS    Y0, (DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf2Masked
+	VMOVUPS    Y1, 32(DX)
+	JMP        storeOf2Done
+
+storeOf2Masked:
+	MOVQ      32(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part6
+	VMOVUPS   Y1, 32(DX)
+	JMP       stored6
+
+part6:
+	LEAQ         32(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_6
+	VMOVUPS      X1, (R9)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R9
+
+without4_6:
+	TESTQ   $0x00000002, R8
+	JZ      without2_6
+	VMOVLPS X1, (R9)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R9
+
+without2_6:
+	TESTQ  $0x00000001, R8
+	JZ     stored6
+	VMOVSS X1, (R9)
+
+stored6:
+storeOf2Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y2
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf3:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf3Masked
+	VMOVUPS    (R11), Y3
+	VMOVUPS    32(R11), Y4
+	VMOVUPS    64(R11), Y5
+	VMOVUPS    96(R11), Y6
+	VMOVUPS    128(R11), Y7
+	VMOVUPS    160(R11), Y8
+	VMOVUPS    192(R11), Y9
+	VMOVUPS    224(R11), Y10
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y3
+	VMOVUPS 32(R12), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  64(R12), Y3, Y3
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y4
+	VMOVUPS 128(R12), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  160(R12), Y4, Y4
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y5
+	VMOVUPS 224(R12), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  256(R12), Y5, Y5
+	MOVLQSX 288(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 96(R13), Y6
+	VMOVUPS 320(R12), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  352(R12), Y6, Y6
+	MOVLQSX 384(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 128(R13), Y7
+	VMOVUPS 416(R12), Y8
+	VPERMPS Y7, Y8, Y7
+	VANDPS  448(R12), Y7, Y7
+	MOVLQSX 480(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 160(R13), Y8
+	VMOVUPS 512(R12), Y9
+	VPERMPS Y8, Y9, Y8
+	VANDPS  544(R12), Y8, Y8
+	MOVLQSX 576(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 192(R13), Y9
+	VMOVUPS 608(R12), Y10
+	VPERMPS Y9, Y10, Y9
+	VANDPS  640(R12), Y9, Y9
+	MOVLQSX 672(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 224(R13), Y10
+	VMOVUPS 704(R12), Y11
+	VPERMPS Y10, Y11, Y10
+	VANDPS  736(R12), Y10, Y10
+
+loadOf3Done:
+	VSHUFPS    $0xdd, Y4, Y3, Y11
+	VSHUFPS    $0x88, Y4, Y3, Y3
+	VPERMPD    $0xd8, Y3, Y3
+	VPERMPD    $0xd8, Y11, Y4
+	VSHUFPS    $0xdd, Y6, Y5, Y11
+	VSHUFPS    $0x88, Y6, Y5, Y5
+	VPERMPD    $0xd8, Y5, Y5
+	VPERMPD    $0xd8, Y11, Y6
+	VSHUFPS    $0xdd, Y8, Y7, Y11
+	VSHUFPS    $0x88, Y8, Y7, Y7
+	VPERMPD    $0xd8, Y7, Y7
+	VPERMPD    $0xd8, Y11, Y8
+	VSHUFPS    $0xdd, Y10, Y9, Y11
+	VSHUFPS    $0x88, Y10, Y9, Y9
+	VPERMPD    $0xd8, Y9, Y9
+	VPERMPD    $0xd8, Y11, Y10
+	VPERM2F128 $0x21, Y5, Y3, Y11
+	VPERM2F128 $0x21, Y7, Y5, Y12
+	VPERM2F128 $0x21, Y9, Y7, Y13
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+
+list0Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of3From3
+	CMPQ         R11, $0x01
+	JGE          list0Of3From1
+	VBROADCASTSS (R12), Y14
+	VFMADD231PS  Y3, Y14, Y0
+	VFMADD231PS  Y5, Y14, Y1
+	VFMADD231PS  Y7, Y14, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of3From2
+	VBROADCASTSS (R12), Y14
+	VPALIGNR     $0x04, Y3, Y11, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VPALIGNR     $0x04, Y5, Y12, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	VPALIGNR     $0x04, Y7, Y13, Y15
+	VFMADD231PS  Y15, Y14, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From2:
+	VBROADCASTSS (R12), Y14
+	VSHUFPS      $0x4e, Y11, Y3, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VSHUFPS      $0x4e, Y12, Y5, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	VSHUFPS      $0x4e, Y13, Y7, Y15
+	VFMADD231PS  Y15, Y14, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of3From5
+	CMPQ         R11, $0x04
+	JGE          list0Of3From4
+	VBROADCASTSS (R12), Y14
+	VPALIGNR     $0x0c, Y3, Y11, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VPALIGNR     $0x0c, Y5, Y12, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	VPALIGNR     $0x0c, Y7, Y13, Y15
+	VFMADD231PS  Y15, Y14, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From4:
+	VBROADCASTSS (R12), Y14
+	VFMADD231PS  Y3, Y14, Y0
+	VFMADD231PS  Y5, Y14, Y1
+	VFMADD231PS  Y7, Y14, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y14
+	VPALIGNR     $0x04, Y3, Y11, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VPALIGNR     $0x04, Y5, Y12, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	VPALIGNR     $0x04, Y7, Y13, Y15
+	VFMADD231PS  Y15, Y14, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y14
+	VSHUFPS      $0x4e, Y11, Y3, Y15
+	VFMADD231PS  Y15, Y14, Y0
+	VSHUFPS      $0x4e, Y12, Y5, Y15
+	VFMADD231PS  Y15, Y14, Y1
+	VSHUFPS      $0x4e, Y13, Y7, Y15
+	VFMADD231PS  Y15, Y14, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y14
+	VPALIGNR     $0x0c, Y3, Y11, Y3
+	VFMADD231PS  Y3, Y14, Y0
+	VPALIGNR     $0x0c, Y5, Y12, Y3
+	VFMADD231PS  Y3, Y14, Y1
+	VPALIGNR     $0x0c, Y7, Y13, Y3
+	VFMADD231PS  Y3, Y14, Y2
+	ADDQ         136(AX), R12
+	VMOVAPS      Y11, Y3
+	VMOVAPS      Y12, Y5
+	VMOVAPS      Y13, Y7
+	VPERM2F128   $0x21, Y9, Y9, Y9
+	VPERM2F128   $0x21, Y5, Y3, Y11
+	VPERM2F128   $0x21, Y7, Y5, Y12
+	VPERM2F128   $0x21, Y9, Y7, Y13
+	JMP          list0Of3
+
+list0Of3From5:
+	CMPQ       R11, $0x06
+	JGE        list0Of3From6
+	VMOVAPS    Y11, Y3
+	VMOVAPS    Y12, Y5
+	VMOVAPS    Y13, Y7
+	VPERM2F128 $0x21, Y9, Y9, Y9
+	VPERM2F128 $0x21, Y5, Y3, Y11
+	VPERM2F128 $0x21, Y7, Y5, Y12
+	VPERM2F128 $0x21, Y9, Y7, Y13
+	JMP        list0Of3
+
+list0Of3From6:
+	VPERM2F128 $0x21, Y6, Y4, Y3
+	VPERM2F128 $0x21, Y8, Y6, Y5
+	VPERM2F128 $0x21, Y10, Y8, Y7
+	MOVQ       32(R8), R12
+	ADDQ       BX, R12
+
+list1Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of3From3
+	CMPQ         R11, $0x01
+	JGE          list1Of3From1
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  Y6, Y9, Y1
+	VFMADD231PS  Y8, Y9, Y2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of3From2
+	VBROADCASTSS (R12), Y9
+	VPALIGNR     $0x04, Y4, Y3, Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VPALIGNR     $0x04, Y6, Y5, Y11
+	VFMADD231PS  Y11, Y9, Y1
+	VPALIGNR     $0x04, Y8, Y7, Y11
+	VFMADD231PS  Y11, Y9, Y2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From2:
+	VBROADCASTSS (R12), Y9
+	VSHUFPS      $0x4e, Y3, Y4, Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VSHUFPS      $0x4e, Y5, Y6, Y11
+	VFMADD231PS  Y11, Y9, Y1
+	VSHUFPS      $0x4e, Y7, Y8, Y11
+	VFMADD231PS  Y11, Y9, Y2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of3From5
+	CMPQ         R11, $0x04
+	JGE          list1Of3From4
+	VBROADCASTSS (R12), Y9
+	VPALIGNR     $0x0c, Y4, Y3, Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VPALIGNR     $0x0c, Y6, Y5, Y11
+	VFMADD231PS  Y11, Y9, Y1
+	VPALIGNR     $0x0c, Y8, Y7, Y11
+	VFMADD231PS  Y11, Y9, Y2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From4:
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  Y6, Y9, Y1
+	VFMADD231PS  Y8, Y9, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y9
+	VPALIGNR     $0x04, Y4, Y3, Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VPALIGNR     $0x04, Y6, Y5, Y11
+	VFMADD231PS  Y11, Y9, Y1
+	VPALIGNR     $0x04, Y8, Y7, Y11
+	VFMADD231PS  Y11, Y9, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y9
+	VSHUFPS      $0x4e, Y3, Y4, Y11
+	VFMADD231PS  Y11, Y9, Y0
+	VSHUFPS      $0x4e, Y5, Y6, Y11
+	VFMADD231PS  Y11, Y9, Y1
+	VSHUFPS      $0x4e, Y7, Y8, Y11
+	VFMADD231PS  Y11, Y9, Y2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Y9
+	VPALIGNR     $0x0c, Y4, Y3, Y4
+	VFMADD231PS  Y4, Y9, Y0
+	VPALIGNR     $0x0c, Y6, Y5, Y4
+	VFMADD231PS  Y4, Y9, Y1
+	VPALIGNR     $0x0c, Y8, Y7, Y4
+	VFMADD231PS  Y4, Y9, Y2
+	ADDQ         136(AX), R12
+	VMOVAPS      Y3, Y4
+	VMOVAPS      Y5, Y6
+	VMOVAPS      Y7, Y8
+	VPERM2F128   $0x21, Y10, Y10, Y10
+	VPERM2F128   $0x21, Y6, Y4, Y3
+	VPERM2F128   $0x21, Y8, Y6, Y5
+	VPERM2F128   $0x21, Y10, Y8, Y7
+	JMP          list1Of3
+
+list1Of3From5:
+	CMPQ       R11, $0x06
+	JGE        list1Of3From6
+	VMOVAPS    Y3, Y4
+	VMOVAPS    Y5, Y6
+	VMOVAPS    Y7, Y8
+	VPERM2F128 $0x21, Y10, Y10, Y10
+	VPERM2F128 $0x21, Y6, Y4, Y3
+	VPERM2F128 $0x21, Y8, Y6, Y5
+	VPERM2F128 $0x21, Y10, Y8, Y7
+	JMP        list1Of3
+
+list1Of3From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf3
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Y0, (DX)
+	VMOVUPS    Y1, 32(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf3Masked
+	VMOVUPS    Y2, 64(DX)
+	JMP        storeOf3Done
+
+storeOf3Masked:
+	MOVQ      32(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part7
+	VMOVUPS   Y2, 64(DX)
+	JMP       stored7
+
+part7:
+	LEAQ         64(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_7
+	VMOVUPS      X2, (R9)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R9
+
+without4_7:
+	TESTQ   $0x00000002, R8
+	JZ      without2_7
+	VMOVLPS X2, (R9)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R9
+
+without2_7:
+	TESTQ  $0x00000001, R8
+	JZ     stored7
+	VMOVSS X2, (R9)
+
+stored7:
+storeOf3Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
 
 tileDone:
-	ADDQ    $0x20, DI
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), DI
-	ADDQ    DI, 136(AX)
-	MOVQ    96(AX), DI
-	ADDQ    DI, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), DI
-	VADDPS  Y4, Y0, Y0
-	VADDPS  (DI), Y0, Y0
-	VMOVUPS Y0, (DI)
-	VADDPS  Y5, Y1, Y1
-	VADDPS  32(DI), Y1, Y1
-	VMOVUPS Y1, 32(DI)
-	VADDPS  Y6, Y2, Y2
-	VADDPS  64(DI), Y2, Y2
-	VMOVUPS Y2, 64(DI)
-	VADDPS  Y7, Y3, Y3
-	VADDPS  96(DI), Y3, Y3
-	VMOVUPS Y3, 96(DI)
-	MOVQ    24(AX), DI
-	ADDQ    DI, 120(AX)
-	MOVQ    32(AX), DI
-	ADDQ    DI, 128(AX)
-	MOVQ    112(AX), DI
-	ADDQ    DI, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func lineDots5AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots5AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
+// func lineWindowsPhasesAVX2(lineWindows *lineWindows)
+// Requires: AVX, AVX2, FMA3, MMX+, POPCNT
+TEXT ·lineWindowsPhasesAVX2(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
 	MOVQ 72(AX), CX
-	MOVQ (CX), DX
-	MOVQ 8(CX), BX
-	MOVQ 16(CX), SI
-	MOVQ 24(CX), DI
-	MOVQ 32(CX), CX
-
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   120(AX), R8
-	MOVQ   R8, 136(AX)
-	MOVQ   128(AX), R8
-	MOVQ   R8, 144(AX)
-	MOVQ   80(AX), R8
-	MOVQ   R8, 160(AX)
-
-image:
-	MOVQ 40(AX), R8
-	MOVQ R8, 152(AX)
-	MOVQ 48(AX), R8
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ  136(AX), R9
-	MOVQ  144(AX), R10
-	ADDQ  (R8), R9
-	ADDQ  8(R8), R10
-	MOVQ  16(R8), R11
-	TESTQ R11, R11
-	JZ    masked
-	SUBQ  $0x02, R11
-	JL    last
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x02
+	JGE  from2
 
-vectors:
-	PREFETCHT2  8192(R10)
-	VMOVUPS     (R10), Y10
-	VFMADD231PS (DX)(R9*1), Y10, Y0
-	VFMADD231PS (BX)(R9*1), Y10, Y1
-	VFMADD231PS (SI)(R9*1), Y10, Y2
-	VFMADD231PS (DI)(R9*1), Y10, Y3
-	VFMADD231PS (CX)(R9*1), Y10, Y4
-	ADDQ        $0x20, R9
-	ADDQ        $0x20, R10
-	PREFETCHT2  8192(R10)
-	VMOVUPS     (R10), Y10
-	VFMADD231PS (DX)(R9*1), Y10, Y5
-	VFMADD231PS (BX)(R9*1), Y10, Y6
-	VFMADD231PS (SI)(R9*1), Y10, Y7
-	VFMADD231PS (DI)(R9*1), Y10, Y8
-	VFMADD231PS (CX)(R9*1), Y10, Y9
-	ADDQ        $0x20, R9
-	ADDQ        $0x20, R10
-	SUBQ        $0x02, R11
-	JGE         vectors
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
 
-last:
-	ADDQ        $0x02, R11
-	JZ          tileDone
-	PREFETCHT2  8192(R10)
-	VMOVUPS     (R10), Y10
-	VFMADD231PS (DX)(R9*1), Y10, Y0
-	VFMADD231PS (BX)(R9*1), Y10, Y1
-	VFMADD231PS (SI)(R9*1), Y10, Y2
-	VFMADD231PS (DI)(R9*1), Y10, Y3
-	VFMADD231PS (CX)(R9*1), Y10, Y4
-	ADDQ        $0x20, R9
-	ADDQ        $0x20, R10
-	JMP         tileDone
+rowOf1:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
 
-masked:
-	MOVQ        56(AX), R11
-	ADDQ        24(R8), R11
-	VMOVUPS     (R10), Y10
-	VANDPS      (R11), Y10, Y10
-	ADDQ        64(AX), R11
-	VMOVUPS     (DX)(R9*1), Y11
-	VANDPS      (R11), Y11, Y11
-	VFMADD231PS Y11, Y10, Y0
-	VMOVUPS     (BX)(R9*1), Y11
-	VANDPS      32(R11), Y11, Y11
-	VFMADD231PS Y11, Y10, Y1
-	VMOVUPS     (SI)(R9*1), Y11
-	VANDPS      64(R11), Y11, Y11
-	VFMADD231PS Y11, Y10, Y2
-	VMOVUPS     (DI)(R9*1), Y11
-	VANDPS      96(R11), Y11, Y11
-	VFMADD231PS Y11, Y10, Y3
-	VMOVUPS     (CX)(R9*1), Y11
-	VANDPS      128(R11), Y11, Y11
-	VFMADD231PS Y11, Y10, Y4
+groupOf1:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf1Masked
+	VMOVUPS    (R11), Y2
+	VMOVUPS    32(R11), Y3
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y2
+	VMOVUPS 32(R12), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  64(R12), Y2, Y2
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y3
+	VMOVUPS 128(R12), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  160(R12), Y3, Y3
+
+loadOf1Done:
+	VPERM2F128 $0x21, Y3, Y2, Y4
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+	MOVQ       32(R8), R13
+	ADDQ       BX, R13
+
+list0Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of1From5
+	CMPQ         R11, $0x02
+	JGE          list0Of1From2
+	CMPQ         R11, $0x01
+	JGE          list0Of1From1
+	VBROADCASTSS (R12), Y5
+	VFMADD231PS  Y2, Y5, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From1:
+	VBROADCASTSS (R12), Y5
+	VPALIGNR     $0x04, Y2, Y4, Y6
+	VFMADD231PS  Y6, Y5, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of1From3
+	VBROADCASTSS (R12), Y5
+	VSHUFPS      $0x4e, Y4, Y2, Y6
+	VFMADD231PS  Y6, Y5, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of1From4
+	VBROADCASTSS (R12), Y5
+	VPALIGNR     $0x0c, Y2, Y4, Y6
+	VFMADD231PS  Y6, Y5, Y0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From4:
+	VBROADCASTSS (R13), Y5
+	VFMADD231PS  Y2, Y5, Y1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of1From7
+	CMPQ         R11, $0x06
+	JGE          list0Of1From6
+	VBROADCASTSS (R13), Y5
+	VPALIGNR     $0x04, Y2, Y4, Y6
+	VFMADD231PS  Y6, Y5, Y1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From6:
+	VBROADCASTSS (R13), Y5
+	VSHUFPS      $0x4e, Y4, Y2, Y6
+	VFMADD231PS  Y6, Y5, Y1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of1From8
+	VBROADCASTSS (R13), Y5
+	VPALIGNR     $0x0c, Y2, Y4, Y6
+	VFMADD231PS  Y6, Y5, Y1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From8:
+	CMPQ       R11, $0x09
+	JGE        list0Of1From9
+	VMOVAPS    Y4, Y2
+	VPERM2F128 $0x21, Y3, Y3, Y3
+	VPERM2F128 $0x21, Y3, Y2, Y4
+	JMP        list0Of1
+
+list0Of1From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf1
+	MOVQ       200(AX), R8
+	VUNPCKLPS  Y1, Y0, Y2
+	VUNPCKHPS  Y1, Y0, Y1
+	VPERM2F128 $0x20, Y1, Y2, Y0
+	VPERM2F128 $0x31, Y1, Y2, Y1
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf1Masked
+	VMOVUPS    Y0, (DX)
+	VMOVUPS    Y1, 32(DX)
+	JMP        storeOf1Done
+
+storeOf1Masked:
+	MOVQ      32(R8), R9
+	VMOVUPS   (R9), Y2
+	VMOVMSKPS Y2, R9
+	POPCNTL   R9, R9
+	CMPQ      R9, $0x08
+	JNE       part8
+	VMOVUPS   Y0, (DX)
+	JMP       stored8
+
+part8:
+	LEAQ         (DX), R10
+	TESTQ        $0x00000004, R9
+	JZ           without4_8
+	VMOVUPS      X0, (R10)
+	VEXTRACTF128 $0x01, Y0, X0
+	ADDQ         $0x10, R10
+
+without4_8:
+	TESTQ   $0x00000002, R9
+	JZ      without2_8
+	VMOVLPS X0, (R10)
+	VPSRLDQ $0x08, X0, X0
+	ADDQ    $0x08, R10
+
+without2_8:
+	TESTQ  $0x00000001, R9
+	JZ     stored8
+	VMOVSS X0, (R10)
+
+stored8:
+	MOVQ      40(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part9
+	VMOVUPS   Y1, 32(DX)
+	JMP       stored9
+
+part9:
+	LEAQ         32(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_9
+	VMOVUPS      X1, (R9)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R9
+
+without4_9:
+	TESTQ   $0x00000002, R8
+	JZ      without2_9
+	VMOVLPS X1, (R9)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R9
+
+without2_9:
+	TESTQ  $0x00000001, R8
+	JZ     stored9
+	VMOVSS X1, (R9)
+
+stored9:
+storeOf1Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+	CMPQ CX, $0x03
+	JGE  from3
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y2
+	VMOVAPS      Y0, Y3
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf2:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf2Masked
+	VMOVUPS    (R11), Y4
+	VMOVUPS    32(R11), Y5
+	VMOVUPS    64(R11), Y6
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y4
+	VMOVUPS 32(R12), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  64(R12), Y4, Y4
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y5
+	VMOVUPS 128(R12), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  160(R12), Y5, Y5
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y6
+	VMOVUPS 224(R12), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  256(R12), Y6, Y6
+
+loadOf2Done:
+	VPERM2F128 $0x21, Y5, Y4, Y7
+	VPERM2F128 $0x21, Y6, Y5, Y8
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+	MOVQ       32(R8), R13
+	ADDQ       BX, R13
+
+list0Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of2From5
+	CMPQ         R11, $0x02
+	JGE          list0Of2From2
+	CMPQ         R11, $0x01
+	JGE          list0Of2From1
+	VBROADCASTSS (R12), Y9
+	VFMADD231PS  Y4, Y9, Y0
+	VFMADD231PS  Y5, Y9, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From1:
+	VBROADCASTSS (R12), Y9
+	VPALIGNR     $0x04, Y4, Y7, Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VPALIGNR     $0x04, Y5, Y8, Y10
+	VFMADD231PS  Y10, Y9, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of2From3
+	VBROADCASTSS (R12), Y9
+	VSHUFPS      $0x4e, Y7, Y4, Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VSHUFPS      $0x4e, Y8, Y5, Y10
+	VFMADD231PS  Y10, Y9, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of2From4
+	VBROADCASTSS (R12), Y9
+	VPALIGNR     $0x0c, Y4, Y7, Y10
+	VFMADD231PS  Y10, Y9, Y0
+	VPALIGNR     $0x0c, Y5, Y8, Y10
+	VFMADD231PS  Y10, Y9, Y1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From4:
+	VBROADCASTSS (R13), Y9
+	VFMADD231PS  Y4, Y9, Y2
+	VFMADD231PS  Y5, Y9, Y3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of2From7
+	CMPQ         R11, $0x06
+	JGE          list0Of2From6
+	VBROADCASTSS (R13), Y9
+	VPALIGNR     $0x04, Y4, Y7, Y10
+	VFMADD231PS  Y10, Y9, Y2
+	VPALIGNR     $0x04, Y5, Y8, Y10
+	VFMADD231PS  Y10, Y9, Y3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From6:
+	VBROADCASTSS (R13), Y9
+	VSHUFPS      $0x4e, Y7, Y4, Y10
+	VFMADD231PS  Y10, Y9, Y2
+	VSHUFPS      $0x4e, Y8, Y5, Y10
+	VFMADD231PS  Y10, Y9, Y3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of2From8
+	VBROADCASTSS (R13), Y9
+	VPALIGNR     $0x0c, Y4, Y7, Y10
+	VFMADD231PS  Y10, Y9, Y2
+	VPALIGNR     $0x0c, Y5, Y8, Y10
+	VFMADD231PS  Y10, Y9, Y3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From8:
+	CMPQ       R11, $0x09
+	JGE        list0Of2From9
+	VMOVAPS    Y7, Y4
+	VMOVAPS    Y8, Y5
+	VPERM2F128 $0x21, Y6, Y6, Y6
+	VPERM2F128 $0x21, Y5, Y4, Y7
+	VPERM2F128 $0x21, Y6, Y5, Y8
+	JMP        list0Of2
+
+list0Of2From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf2
+	MOVQ       200(AX), R8
+	VUNPCKLPS  Y2, Y0, Y4
+	VUNPCKHPS  Y2, Y0, Y2
+	VPERM2F128 $0x20, Y2, Y4, Y0
+	VPERM2F128 $0x31, Y2, Y4, Y2
+	VUNPCKLPS  Y3, Y1, Y4
+	VUNPCKHPS  Y3, Y1, Y3
+	VPERM2F128 $0x20, Y3, Y4, Y1
+	VPERM2F128 $0x31, Y3, Y4, Y3
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Y0, (DX)
+	VMOVUPS    Y2, 32(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf2Masked
+	VMOVUPS    Y1, 64(DX)
+	VMOVUPS    Y3, 96(DX)
+	JMP        storeOf2Done
+
+storeOf2Masked:
+	MOVQ      32(R8), R9
+	VMOVUPS   (R9), Y0
+	VMOVMSKPS Y0, R9
+	POPCNTL   R9, R9
+	CMPQ      R9, $0x08
+	JNE       part10
+	VMOVUPS   Y1, 64(DX)
+	JMP       stored10
+
+part10:
+	LEAQ         64(DX), R10
+	TESTQ        $0x00000004, R9
+	JZ           without4_10
+	VMOVUPS      X1, (R10)
+	VEXTRACTF128 $0x01, Y1, X1
+	ADDQ         $0x10, R10
+
+without4_10:
+	TESTQ   $0x00000002, R9
+	JZ      without2_10
+	VMOVLPS X1, (R10)
+	VPSRLDQ $0x08, X1, X1
+	ADDQ    $0x08, R10
+
+without2_10:
+	TESTQ  $0x00000001, R9
+	JZ     stored10
+	VMOVSS X1, (R10)
+
+stored10:
+	MOVQ      40(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part11
+	VMOVUPS   Y3, 96(DX)
+	JMP       stored11
+
+part11:
+	LEAQ         96(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_11
+	VMOVUPS      X3, (R9)
+	VEXTRACTF128 $0x01, Y3, X3
+	ADDQ         $0x10, R9
+
+without4_11:
+	TESTQ   $0x00000002, R8
+	JZ      without2_11
+	VMOVLPS X3, (R9)
+	VPSRLDQ $0x08, X3, X3
+	ADDQ    $0x08, R9
+
+without2_11:
+	TESTQ  $0x00000001, R8
+	JZ     stored11
+	VMOVSS X3, (R9)
+
+stored11:
+storeOf2Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Y0
+	VMOVAPS      Y0, Y1
+	VMOVAPS      Y0, Y2
+	VMOVAPS      Y0, Y3
+	VMOVAPS      Y0, Y4
+	VMOVAPS      Y0, Y5
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf3:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf3Masked
+	VMOVUPS    (R11), Y6
+	VMOVUPS    32(R11), Y7
+	VMOVUPS    64(R11), Y8
+	VMOVUPS    96(R11), Y9
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ    80(AX), R12
+	MOVLQSX (R12), R13
+	ADDQ    R11, R13
+	VMOVUPS (R13), Y6
+	VMOVUPS 32(R12), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  64(R12), Y6, Y6
+	MOVLQSX 96(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 32(R13), Y7
+	VMOVUPS 128(R12), Y8
+	VPERMPS Y7, Y8, Y7
+	VANDPS  160(R12), Y7, Y7
+	MOVLQSX 192(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 64(R13), Y8
+	VMOVUPS 224(R12), Y9
+	VPERMPS Y8, Y9, Y8
+	VANDPS  256(R12), Y8, Y8
+	MOVLQSX 288(R12), R13
+	ADDQ    R11, R13
+	VMOVUPS 96(R13), Y9
+	VMOVUPS 320(R12), Y10
+	VPERMPS Y9, Y10, Y9
+	VANDPS  352(R12), Y9, Y9
+
+loadOf3Done:
+	VPERM2F128 $0x21, Y7, Y6, Y10
+	VPERM2F128 $0x21, Y8, Y7, Y11
+	VPERM2F128 $0x21, Y9, Y8, Y12
+	MOVQ       24(R8), R12
+	ADDQ       BX, R12
+	MOVQ       32(R8), R13
+	ADDQ       BX, R13
+
+list0Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of3From5
+	CMPQ         R11, $0x02
+	JGE          list0Of3From2
+	CMPQ         R11, $0x01
+	JGE          list0Of3From1
+	VBROADCASTSS (R12), Y13
+	VFMADD231PS  Y6, Y13, Y0
+	VFMADD231PS  Y7, Y13, Y1
+	VFMADD231PS  Y8, Y13, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From1:
+	VBROADCASTSS (R12), Y13
+	VPALIGNR     $0x04, Y6, Y10, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VPALIGNR     $0x04, Y7, Y11, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VPALIGNR     $0x04, Y8, Y12, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of3From3
+	VBROADCASTSS (R12), Y13
+	VSHUFPS      $0x4e, Y10, Y6, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VSHUFPS      $0x4e, Y11, Y7, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VSHUFPS      $0x4e, Y12, Y8, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of3From4
+	VBROADCASTSS (R12), Y13
+	VPALIGNR     $0x0c, Y6, Y10, Y14
+	VFMADD231PS  Y14, Y13, Y0
+	VPALIGNR     $0x0c, Y7, Y11, Y14
+	VFMADD231PS  Y14, Y13, Y1
+	VPALIGNR     $0x0c, Y8, Y12, Y14
+	VFMADD231PS  Y14, Y13, Y2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From4:
+	VBROADCASTSS (R13), Y13
+	VFMADD231PS  Y6, Y13, Y3
+	VFMADD231PS  Y7, Y13, Y4
+	VFMADD231PS  Y8, Y13, Y5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of3From7
+	CMPQ         R11, $0x06
+	JGE          list0Of3From6
+	VBROADCASTSS (R13), Y13
+	VPALIGNR     $0x04, Y6, Y10, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	VPALIGNR     $0x04, Y7, Y11, Y14
+	VFMADD231PS  Y14, Y13, Y4
+	VPALIGNR     $0x04, Y8, Y12, Y14
+	VFMADD231PS  Y14, Y13, Y5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From6:
+	VBROADCASTSS (R13), Y13
+	VSHUFPS      $0x4e, Y10, Y6, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	VSHUFPS      $0x4e, Y11, Y7, Y14
+	VFMADD231PS  Y14, Y13, Y4
+	VSHUFPS      $0x4e, Y12, Y8, Y14
+	VFMADD231PS  Y14, Y13, Y5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of3From8
+	VBROADCASTSS (R13), Y13
+	VPALIGNR     $0x0c, Y6, Y10, Y14
+	VFMADD231PS  Y14, Y13, Y3
+	VPALIGNR     $0x0c, Y7, Y11, Y14
+	VFMADD231PS  Y14, Y13, Y4
+	VPALIGNR     $0x0c, Y8, Y12, Y14
+	VFMADD231PS  Y14, Y13, Y5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From8:
+	CMPQ       R11, $0x09
+	JGE        list0Of3From9
+	VMOVAPS    Y10, Y6
+	VMOVAPS    Y11, Y7
+	VMOVAPS    Y12, Y8
+	VPERM2F128 $0x21, Y9, Y9, Y9
+	VPERM2F128 $0x21, Y7, Y6, Y10
+	VPERM2F128 $0x21, Y8, Y7, Y11
+	VPERM2F128 $0x21, Y9, Y8, Y12
+	JMP        list0Of3
+
+list0Of3From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf3
+	MOVQ       200(AX), R8
+	VUNPCKLPS  Y3, Y0, Y6
+	VUNPCKHPS  Y3, Y0, Y3
+	VPERM2F128 $0x20, Y3, Y6, Y0
+	VPERM2F128 $0x31, Y3, Y6, Y3
+	VUNPCKLPS  Y4, Y1, Y6
+	VUNPCKHPS  Y4, Y1, Y4
+	VPERM2F128 $0x20, Y4, Y6, Y1
+	VPERM2F128 $0x31, Y4, Y6, Y4
+	VUNPCKLPS  Y5, Y2, Y6
+	VUNPCKHPS  Y5, Y2, Y5
+	VPERM2F128 $0x20, Y5, Y6, Y2
+	VPERM2F128 $0x31, Y5, Y6, Y5
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Y0, (DX)
+	VMOVUPS    Y3, 32(DX)
+	VMOVUPS    Y1, 64(DX)
+	VMOVUPS    Y4, 96(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf3Masked
+	VMOVUPS    Y2, 128(DX)
+	VMOVUPS    Y5, 160(DX)
+	JMP        storeOf3Done
+
+storeOf3Masked:
+	MOVQ      32(R8), R9
+	VMOVUPS   (R9), Y0
+	VMOVMSKPS Y0, R9
+	POPCNTL   R9, R9
+	CMPQ      R9, $0x08
+	JNE       part12
+	VMOVUPS   Y2, 128(DX)
+	JMP       stored12
+
+part12:
+	LEAQ         128(DX), R10
+	TESTQ        $0x00000004, R9
+	JZ           without4_12
+	VMOVUPS      X2, (R10)
+	VEXTRACTF128 $0x01, Y2, X2
+	ADDQ         $0x10, R10
+
+without4_12:
+	TESTQ   $0x00000002, R9
+	JZ      without2_12
+	VMOVLPS X2, (R10)
+	VPSRLDQ $0x08, X2, X2
+	ADDQ    $0x08, R10
+
+without2_12:
+	TESTQ  $0x00000001, R9
+	JZ     stored12
+	VMOVSS X2, (R10)
+
+stored12:
+	MOVQ      40(R8), R8
+	VMOVUPS   (R8), Y0
+	VMOVMSKPS Y0, R8
+	POPCNTL   R8, R8
+	CMPQ      R8, $0x08
+	JNE       part13
+	VMOVUPS   Y5, 160(DX)
+	JMP       stored13
+
+part13:
+	LEAQ         160(DX), R9
+	TESTQ        $0x00000004, R8
+	JZ           without4_13
+	VMOVUPS      X5, (R9)
+	VEXTRACTF128 $0x01, Y5, X5
+	ADDQ         $0x10, R9
+
+without4_13:
+	TESTQ   $0x00000002, R8
+	JZ      without2_13
+	VMOVLPS X5, (R9)
+	VPSRLDQ $0x08, X5, X5
+	ADDQ    $0x08, R9
+
+without2_13:
+	TESTQ  $0x00000001, R8
+	JZ     stored13
+	VMOVSS X5, (R9)
+
+stored13:
+storeOf3Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
 
 tileDone:
-	ADDQ    $0x20, R8
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), R8
-	ADDQ    R8, 136(AX)
-	MOVQ    96(AX), R8
-	ADDQ    R8, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), R8
-	VADDPS  Y5, Y0, Y0
-	VADDPS  (R8), Y0, Y0
-	VMOVUPS Y0, (R8)
-	VADDPS  Y6, Y1, Y1
-	VADDPS  32(R8), Y1, Y1
-	VMOVUPS Y1, 32(R8)
-	VADDPS  Y7, Y2, Y2
-	VADDPS  64(R8), Y2, Y2
-	VMOVUPS Y2, 64(R8)
-	VADDPS  Y8, Y3, Y3
-	VADDPS  96(R8), Y3, Y3
-	VMOVUPS Y3, 96(R8)
-	VADDPS  Y9, Y4, Y4
-	VADDPS  128(R8), Y4, Y4
-	VMOVUPS Y4, 128(R8)
-	MOVQ    24(AX), R8
-	ADDQ    R8, 120(AX)
-	MOVQ    32(AX), R8
-	ADDQ    R8, 128(AX)
-	MOVQ    112(AX), R8
-	ADDQ    R8, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func lineDots6AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots6AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
+// func lineWindowDotsAVX2(lineWindows *lineWindows)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·lineWindowDotsAVX2(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
 	MOVQ 72(AX), CX
-	MOVQ (CX), DX
-	MOVQ 8(CX), BX
-	MOVQ 16(CX), SI
-	MOVQ 24(CX), DI
-	MOVQ 32(CX), R8
-	MOVQ 40(CX), CX
-
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   120(AX), R9
-	MOVQ   R9, 136(AX)
-	MOVQ   128(AX), R9
-	MOVQ   R9, 144(AX)
-	MOVQ   80(AX), R9
-	MOVQ   R9, 160(AX)
-
-image:
-	MOVQ 40(AX), R9
-	MOVQ R9, 152(AX)
-	MOVQ 48(AX), R9
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ  136(AX), R10
-	MOVQ  144(AX), R11
-	ADDQ  (R9), R10
-	ADDQ  8(R9), R11
-	MOVQ  16(R9), R12
-	TESTQ R12, R12
-	JZ    masked
-	SUBQ  $0x02, R12
-	JL    last
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x03
+	JGE  from3
+	CMPQ CX, $0x02
+	JGE  from2
 
-vectors:
-	PREFETCHT2  8192(R11)
-	VMOVUPS     (R11), Y12
-	VFMADD231PS (DX)(R10*1), Y12, Y0
-	VFMADD231PS (BX)(R10*1), Y12, Y1
-	VFMADD231PS (SI)(R10*1), Y12, Y2
-	VFMADD231PS (DI)(R10*1), Y12, Y3
-	VFMADD231PS (R8)(R10*1), Y12, Y4
-	VFMADD231PS (CX)(R10*1), Y12, Y5
-	ADDQ        $0x20, R10
-	ADDQ        $0x20, R11
-	PREFETCHT2  8192(R11)
-	VMOVUPS     (R11), Y12
-	VFMADD231PS (DX)(R10*1), Y12, Y6
-	VFMADD231PS (BX)(R10*1), Y12, Y7
-	VFMADD231PS (SI)(R10*1), Y12, Y8
-	VFMADD231PS (DI)(R10*1), Y12, Y9
-	VFMADD231PS (R8)(R10*1), Y12, Y10
-	VFMADD231PS (CX)(R10*1), Y12, Y11
-	ADDQ        $0x20, R10
-	ADDQ        $0x20, R11
-	SUBQ        $0x02, R12
-	JGE         vectors
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
 
-last:
-	ADDQ        $0x02, R12
-	JZ          tileDone
-	PREFETCHT2  8192(R11)
-	VMOVUPS     (R11), Y12
-	VFMADD231PS (DX)(R10*1), Y12, Y0
-	VFMADD231PS (BX)(R10*1), Y12, Y1
-	VFMADD231PS (SI)(R10*1), Y12, Y2
-	VFMADD231PS (DI)(R10*1), Y12, Y3
-	VFMADD231PS (R8)(R10*1), Y12, Y4
-	VFMADD231PS (CX)(R10*1), Y12, Y5
-	ADDQ        $0x20, R10
-	ADDQ        $0x20, R11
-	JMP         tileDone
+rowOf1:
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf1Masked
+	VMOVUPS    (DX), Y0
+	JMP        dyOf1Done
 
-masked:
-	MOVQ        56(AX), R12
-	ADDQ        24(R9), R12
-	VMOVUPS     (R11), Y12
-	VANDPS      (R12), Y12, Y12
-	ADDQ        64(AX), R12
-	VMOVUPS     (DX)(R10*1), Y13
-	VANDPS      (R12), Y13, Y13
-	VFMADD231PS Y13, Y12, Y0
-	VMOVUPS     (BX)(R10*1), Y13
-	VANDPS      32(R12), Y13, Y13
-	VFMADD231PS Y13, Y12, Y1
-	VMOVUPS     (SI)(R10*1), Y13
-	VANDPS      64(R12), Y13, Y13
-	VFMADD231PS Y13, Y12, Y2
-	VMOVUPS     (DI)(R10*1), Y13
-	VANDPS      96(R12), Y13, Y13
-	VFMADD231PS Y13, Y12, Y3
-	VMOVUPS     (R8)(R10*1), Y13
-	VANDPS      128(R12), Y13, Y13
-	VFMADD231PS Y13, Y12, Y4
-	VMOVUPS     (CX)(R10*1), Y13
-	VANDPS      160(R12), Y13, Y13
-	VFMADD231PS Y13, Y12, Y5
+dyOf1Masked:
+	ADDQ    80(AX), DI
+	MOVLQSX (DI), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(DI), Y1
+	VPERMPS Y0, Y1, Y0
+	VANDPS  64(DI), Y0, Y0
+
+dyOf1Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf1:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf1Masked
+	VMOVUPS    (R10), Y1
+	VMOVUPS    32(R10), Y2
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ    80(AX), R11
+	MOVLQSX (R11), R12
+	ADDQ    R10, R12
+	VMOVUPS (R12), Y1
+	VMOVUPS 32(R11), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  64(R11), Y1, Y1
+	MOVLQSX 96(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 32(R12), Y2
+	VMOVUPS 128(R11), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  160(R11), Y2, Y2
+
+loadOf1Done:
+	VPERM2F128 $0x21, Y2, Y1, Y3
+
+list0Of1:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of1From3
+	CMPQ        R10, $0x01
+	JGE         list0Of1From1
+	VMOVUPS     (BX), Y4
+	VFMADD231PS Y1, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of1From2
+	VMOVUPS     (BX), Y4
+	VPALIGNR    $0x04, Y1, Y3, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From2:
+	VMOVUPS     (BX), Y4
+	VSHUFPS     $0x4e, Y3, Y1, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of1From5
+	CMPQ        R10, $0x04
+	JGE         list0Of1From4
+	VMOVUPS     (BX), Y4
+	VPALIGNR    $0x0c, Y1, Y3, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From4:
+	VMOVUPS     (BX), Y4
+	VFMADD231PS Y1, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y4
+	VPALIGNR    $0x04, Y1, Y3, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y4
+	VSHUFPS     $0x4e, Y3, Y1, Y5
+	VFMADD231PS Y5, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y4
+	VPALIGNR    $0x0c, Y1, Y3, Y1
+	VFMADD231PS Y1, Y0, Y4
+	VMOVUPS     Y4, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y3, Y1
+	VPERM2F128  $0x21, Y2, Y2, Y2
+	VPERM2F128  $0x21, Y2, Y1, Y3
+	JMP         list0Of1
+
+list0Of1From5:
+	CMPQ       R10, $0x06
+	JGE        list0Of1From6
+	VMOVAPS    Y3, Y1
+	VPERM2F128 $0x21, Y2, Y2, Y2
+	VPERM2F128 $0x21, Y2, Y1, Y3
+	JMP        list0Of1
+
+list0Of1From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf1
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf2:
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf2Masked
+	VMOVUPS    (DX), Y0
+	VMOVUPS    32(DX), Y1
+	JMP        dyOf2Done
+
+dyOf2Masked:
+	ADDQ    80(AX), DI
+	MOVLQSX (DI), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(DI), Y1
+	VPERMPS Y0, Y1, Y0
+	VANDPS  64(DI), Y0, Y0
+	MOVLQSX 96(DI), R8
+	ADDQ    DX, R8
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 128(DI), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  160(DI), Y1, Y1
+
+dyOf2Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf2:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf2Masked
+	VMOVUPS    (R10), Y2
+	VMOVUPS    32(R10), Y3
+	VMOVUPS    64(R10), Y4
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ    80(AX), R11
+	MOVLQSX (R11), R12
+	ADDQ    R10, R12
+	VMOVUPS (R12), Y2
+	VMOVUPS 32(R11), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  64(R11), Y2, Y2
+	MOVLQSX 96(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 32(R12), Y3
+	VMOVUPS 128(R11), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  160(R11), Y3, Y3
+	MOVLQSX 192(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 64(R12), Y4
+	VMOVUPS 224(R11), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  256(R11), Y4, Y4
+
+loadOf2Done:
+	VPERM2F128 $0x21, Y3, Y2, Y5
+	VPERM2F128 $0x21, Y4, Y3, Y6
+
+list0Of2:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of2From3
+	CMPQ        R10, $0x01
+	JGE         list0Of2From1
+	VMOVUPS     (BX), Y7
+	VFMADD231PS Y2, Y0, Y7
+	VMULPS      Y3, Y1, Y8
+	VADDPS      Y8, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of2From2
+	VMOVUPS     (BX), Y7
+	VPALIGNR    $0x04, Y2, Y5, Y8
+	VFMADD231PS Y8, Y0, Y7
+	VPALIGNR    $0x04, Y3, Y6, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From2:
+	VMOVUPS     (BX), Y7
+	VSHUFPS     $0x4e, Y5, Y2, Y8
+	VFMADD231PS Y8, Y0, Y7
+	VSHUFPS     $0x4e, Y6, Y3, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of2From5
+	CMPQ        R10, $0x04
+	JGE         list0Of2From4
+	VMOVUPS     (BX), Y7
+	VPALIGNR    $0x0c, Y2, Y5, Y8
+	VFMADD231PS Y8, Y0, Y7
+	VPALIGNR    $0x0c, Y3, Y6, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From4:
+	VMOVUPS     (BX), Y7
+	VFMADD231PS Y2, Y0, Y7
+	VMULPS      Y3, Y1, Y8
+	VADDPS      Y8, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y7
+	VPALIGNR    $0x04, Y2, Y5, Y8
+	VFMADD231PS Y8, Y0, Y7
+	VPALIGNR    $0x04, Y3, Y6, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y7
+	VSHUFPS     $0x4e, Y5, Y2, Y8
+	VFMADD231PS Y8, Y0, Y7
+	VSHUFPS     $0x4e, Y6, Y3, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y7
+	VPALIGNR    $0x0c, Y2, Y5, Y2
+	VFMADD231PS Y2, Y0, Y7
+	VPALIGNR    $0x0c, Y3, Y6, Y2
+	VMULPS      Y2, Y1, Y2
+	VADDPS      Y2, Y7, Y7
+	VMOVUPS     Y7, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y5, Y2
+	VMOVAPS     Y6, Y3
+	VPERM2F128  $0x21, Y4, Y4, Y4
+	VPERM2F128  $0x21, Y3, Y2, Y5
+	VPERM2F128  $0x21, Y4, Y3, Y6
+	JMP         list0Of2
+
+list0Of2From5:
+	CMPQ       R10, $0x06
+	JGE        list0Of2From6
+	VMOVAPS    Y5, Y2
+	VMOVAPS    Y6, Y3
+	VPERM2F128 $0x21, Y4, Y4, Y4
+	VPERM2F128 $0x21, Y3, Y2, Y5
+	VPERM2F128 $0x21, Y4, Y3, Y6
+	JMP        list0Of2
+
+list0Of2From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf2
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+	CMPQ CX, $0x04
+	JGE  from4
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf3:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf3Masked
+	VMOVUPS    (DX), Y0
+	VMOVUPS    32(DX), Y1
+	VMOVUPS    64(DX), Y2
+	JMP        dyOf3Done
+
+dyOf3Masked:
+	ADDQ    80(AX), DI
+	MOVLQSX (DI), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(DI), Y1
+	VPERMPS Y0, Y1, Y0
+	VANDPS  64(DI), Y0, Y0
+	MOVLQSX 96(DI), R8
+	ADDQ    DX, R8
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 128(DI), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  160(DI), Y1, Y1
+	MOVLQSX 192(DI), R8
+	ADDQ    DX, R8
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 224(DI), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  256(DI), Y2, Y2
+
+dyOf3Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf3:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf3Masked
+	VMOVUPS    (R10), Y3
+	VMOVUPS    32(R10), Y4
+	VMOVUPS    64(R10), Y5
+	VMOVUPS    96(R10), Y6
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ    80(AX), R11
+	MOVLQSX (R11), R12
+	ADDQ    R10, R12
+	VMOVUPS (R12), Y3
+	VMOVUPS 32(R11), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  64(R11), Y3, Y3
+	MOVLQSX 96(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 32(R12), Y4
+	VMOVUPS 128(R11), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  160(R11), Y4, Y4
+	MOVLQSX 192(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 64(R12), Y5
+	VMOVUPS 224(R11), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  256(R11), Y5, Y5
+	MOVLQSX 288(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 96(R12), Y6
+	VMOVUPS 320(R11), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  352(R11), Y6, Y6
+
+loadOf3Done:
+	VPERM2F128 $0x21, Y4, Y3, Y7
+	VPERM2F128 $0x21, Y5, Y4, Y8
+	VPERM2F128 $0x21, Y6, Y5, Y9
+
+list0Of3:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of3From3
+	CMPQ        R10, $0x01
+	JGE         list0Of3From1
+	VMOVUPS     (BX), Y10
+	VFMADD231PS Y3, Y0, Y10
+	VMULPS      Y4, Y1, Y11
+	VFMADD231PS Y5, Y2, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of3
+
+list0Of3From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of3From2
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x04, Y3, Y7, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VPALIGNR    $0x04, Y4, Y8, Y11
+	VMULPS      Y11, Y1, Y11
+	VPALIGNR    $0x04, Y5, Y9, Y12
+	VFMADD231PS Y12, Y2, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of3
+
+list0Of3From2:
+	VMOVUPS     (BX), Y10
+	VSHUFPS     $0x4e, Y7, Y3, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VSHUFPS     $0x4e, Y8, Y4, Y11
+	VMULPS      Y11, Y1, Y11
+	VSHUFPS     $0x4e, Y9, Y5, Y12
+	VFMADD231PS Y12, Y2, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of3
+
+list0Of3From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of3From5
+	CMPQ        R10, $0x04
+	JGE         list0Of3From4
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x0c, Y3, Y7, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VPALIGNR    $0x0c, Y4, Y8, Y11
+	VMULPS      Y11, Y1, Y11
+	VPALIGNR    $0x0c, Y5, Y9, Y12
+	VFMADD231PS Y12, Y2, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of3
+
+list0Of3From4:
+	VMOVUPS     (BX), Y10
+	VFMADD231PS Y3, Y0, Y10
+	VMULPS      Y4, Y1, Y11
+	VFMADD231PS Y5, Y2, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x04, Y3, Y7, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VPALIGNR    $0x04, Y4, Y8, Y11
+	VMULPS      Y11, Y1, Y11
+	VPALIGNR    $0x04, Y5, Y9, Y12
+	VFMADD231PS Y12, Y2, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y10
+	VSHUFPS     $0x4e, Y7, Y3, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VSHUFPS     $0x4e, Y8, Y4, Y11
+	VMULPS      Y11, Y1, Y11
+	VSHUFPS     $0x4e, Y9, Y5, Y12
+	VFMADD231PS Y12, Y2, Y10
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x0c, Y3, Y7, Y3
+	VFMADD231PS Y3, Y0, Y10
+	VPALIGNR    $0x0c, Y4, Y8, Y3
+	VMULPS      Y3, Y1, Y3
+	VPALIGNR    $0x0c, Y5, Y9, Y4
+	VFMADD231PS Y4, Y2, Y10
+	VADDPS      Y3, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y7, Y3
+	VMOVAPS     Y8, Y4
+	VMOVAPS     Y9, Y5
+	VPERM2F128  $0x21, Y6, Y6, Y6
+	VPERM2F128  $0x21, Y4, Y3, Y7
+	VPERM2F128  $0x21, Y5, Y4, Y8
+	VPERM2F128  $0x21, Y6, Y5, Y9
+	JMP         list0Of3
+
+list0Of3From5:
+	CMPQ       R10, $0x06
+	JGE        list0Of3From6
+	VMOVAPS    Y7, Y3
+	VMOVAPS    Y8, Y4
+	VMOVAPS    Y9, Y5
+	VPERM2F128 $0x21, Y6, Y6, Y6
+	VPERM2F128 $0x21, Y4, Y3, Y7
+	VPERM2F128 $0x21, Y5, Y4, Y8
+	VPERM2F128 $0x21, Y6, Y5, Y9
+	JMP        list0Of3
+
+list0Of3From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf3
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf4:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf4Masked
+	VMOVUPS    (DX), Y0
+	VMOVUPS    32(DX), Y1
+	VMOVUPS    64(DX), Y2
+	VMOVUPS    96(DX), Y3
+	JMP        dyOf4Done
+
+dyOf4Masked:
+	ADDQ    80(AX), DI
+	MOVLQSX (DI), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(DI), Y1
+	VPERMPS Y0, Y1, Y0
+	VANDPS  64(DI), Y0, Y0
+	MOVLQSX 96(DI), R8
+	ADDQ    DX, R8
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 128(DI), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  160(DI), Y1, Y1
+	MOVLQSX 192(DI), R8
+	ADDQ    DX, R8
+	VMOVUPS 64(R8), Y2
+	VMOVUPS 224(DI), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  256(DI), Y2, Y2
+	MOVLQSX 288(DI), R8
+	ADDQ    DX, R8
+	VMOVUPS 96(R8), Y3
+	VMOVUPS 320(DI), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  352(DI), Y3, Y3
+
+dyOf4Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf4:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf4Masked
+	VMOVUPS    (R10), Y4
+	VMOVUPS    32(R10), Y5
+	VMOVUPS    64(R10), Y6
+	VMOVUPS    96(R10), Y7
+	VMOVUPS    128(R10), Y8
+	JMP        loadOf4Done
+
+loadOf4Masked:
+	ADDQ    80(AX), R11
+	MOVLQSX (R11), R12
+	ADDQ    R10, R12
+	VMOVUPS (R12), Y4
+	VMOVUPS 32(R11), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  64(R11), Y4, Y4
+	MOVLQSX 96(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 32(R12), Y5
+	VMOVUPS 128(R11), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  160(R11), Y5, Y5
+	MOVLQSX 192(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 64(R12), Y6
+	VMOVUPS 224(R11), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  256(R11), Y6, Y6
+	MOVLQSX 288(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 96(R12), Y7
+	VMOVUPS 320(R11), Y8
+	VPERMPS Y7, Y8, Y7
+	VANDPS  352(R11), Y7, Y7
+	MOVLQSX 384(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 128(R12), Y8
+	VMOVUPS 416(R11), Y9
+	VPERMPS Y8, Y9, Y8
+	VANDPS  448(R11), Y8, Y8
+
+loadOf4Done:
+	VPERM2F128 $0x21, Y5, Y4, Y9
+	VPERM2F128 $0x21, Y6, Y5, Y10
+	VPERM2F128 $0x21, Y7, Y6, Y11
+	VPERM2F128 $0x21, Y8, Y7, Y12
+
+list0Of4:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of4From3
+	CMPQ        R10, $0x01
+	JGE         list0Of4From1
+	VMOVUPS     (BX), Y13
+	VFMADD231PS Y4, Y0, Y13
+	VMULPS      Y5, Y1, Y14
+	VFMADD231PS Y6, Y2, Y13
+	VFMADD231PS Y7, Y3, Y14
+	VADDPS      Y14, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of4
+
+list0Of4From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of4From2
+	VMOVUPS     (BX), Y13
+	VPALIGNR    $0x04, Y4, Y9, Y14
+	VFMADD231PS Y14, Y0, Y13
+	VPALIGNR    $0x04, Y5, Y10, Y14
+	VMULPS      Y14, Y1, Y14
+	VPALIGNR    $0x04, Y6, Y11, Y15
+	VFMADD231PS Y15, Y2, Y13
+	VPALIGNR    $0x04, Y7, Y12, Y15
+	VFMADD231PS Y15, Y3, Y14
+	VADDPS      Y14, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of4
+
+list0Of4From2:
+	VMOVUPS     (BX), Y13
+	VSHUFPS     $0x4e, Y9, Y4, Y14
+	VFMADD231PS Y14, Y0, Y13
+	VSHUFPS     $0x4e, Y10, Y5, Y14
+	VMULPS      Y14, Y1, Y14
+	VSHUFPS     $0x4e, Y11, Y6, Y15
+	VFMADD231PS Y15, Y2, Y13
+	VSHUFPS     $0x4e, Y12, Y7, Y15
+	VFMADD231PS Y15, Y3, Y14
+	VADDPS      Y14, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of4
+
+list0Of4From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of4From5
+	CMPQ        R10, $0x04
+	JGE         list0Of4From4
+	VMOVUPS     (BX), Y13
+	VPALIGNR    $0x0c, Y4, Y9, Y14
+	VFMADD231PS Y14, Y0, Y13
+	VPALIGNR    $0x0c, Y5, Y10, Y14
+	VMULPS      Y14, Y1, Y14
+	VPALIGNR    $0x0c, Y6, Y11, Y15
+	VFMADD231PS Y15, Y2, Y13
+	VPALIGNR    $0x0c, Y7, Y12, Y15
+	VFMADD231PS Y15, Y3, Y14
+	VADDPS      Y14, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of4
+
+list0Of4From4:
+	VMOVUPS     (BX), Y13
+	VFMADD231PS Y4, Y0, Y13
+	VMULPS      Y5, Y1, Y14
+	VFMADD231PS Y6, Y2, Y13
+	VFMADD231PS Y7, Y3, Y14
+	VADDPS      Y14, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y13
+	VPALIGNR    $0x04, Y4, Y9, Y14
+	VFMADD231PS Y14, Y0, Y13
+	VPALIGNR    $0x04, Y5, Y10, Y14
+	VMULPS      Y14, Y1, Y14
+	VPALIGNR    $0x04, Y6, Y11, Y15
+	VFMADD231PS Y15, Y2, Y13
+	VPALIGNR    $0x04, Y7, Y12, Y15
+	VFMADD231PS Y15, Y3, Y14
+	VADDPS      Y14, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y13
+	VSHUFPS     $0x4e, Y9, Y4, Y14
+	VFMADD231PS Y14, Y0, Y13
+	VSHUFPS     $0x4e, Y10, Y5, Y14
+	VMULPS      Y14, Y1, Y14
+	VSHUFPS     $0x4e, Y11, Y6, Y15
+	VFMADD231PS Y15, Y2, Y13
+	VSHUFPS     $0x4e, Y12, Y7, Y15
+	VFMADD231PS Y15, Y3, Y14
+	VADDPS      Y14, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y13
+	VPALIGNR    $0x0c, Y4, Y9, Y4
+	VFMADD231PS Y4, Y0, Y13
+	VPALIGNR    $0x0c, Y5, Y10, Y4
+	VMULPS      Y4, Y1, Y4
+	VPALIGNR    $0x0c, Y6, Y11, Y5
+	VFMADD231PS Y5, Y2, Y13
+	VPALIGNR    $0x0c, Y7, Y12, Y5
+	VFMADD231PS Y5, Y3, Y4
+	VADDPS      Y4, Y13, Y13
+	VMOVUPS     Y13, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y9, Y4
+	VMOVAPS     Y10, Y5
+	VMOVAPS     Y11, Y6
+	VMOVAPS     Y12, Y7
+	VPERM2F128  $0x21, Y8, Y8, Y8
+	VPERM2F128  $0x21, Y5, Y4, Y9
+	VPERM2F128  $0x21, Y6, Y5, Y10
+	VPERM2F128  $0x21, Y7, Y6, Y11
+	VPERM2F128  $0x21, Y8, Y7, Y12
+	JMP         list0Of4
+
+list0Of4From5:
+	CMPQ       R10, $0x06
+	JGE        list0Of4From6
+	VMOVAPS    Y9, Y4
+	VMOVAPS    Y10, Y5
+	VMOVAPS    Y11, Y6
+	VMOVAPS    Y12, Y7
+	VPERM2F128 $0x21, Y8, Y8, Y8
+	VPERM2F128 $0x21, Y5, Y4, Y9
+	VPERM2F128 $0x21, Y6, Y5, Y10
+	VPERM2F128 $0x21, Y7, Y6, Y11
+	VPERM2F128 $0x21, Y8, Y7, Y12
+	JMP        list0Of4
+
+list0Of4From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf4
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
 
 tileDone:
-	ADDQ    $0x20, R9
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), R9
-	ADDQ    R9, 136(AX)
-	MOVQ    96(AX), R9
-	ADDQ    R9, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), R9
-	VADDPS  Y6, Y0, Y0
-	VADDPS  (R9), Y0, Y0
-	VMOVUPS Y0, (R9)
-	VADDPS  Y7, Y1, Y1
-	VADDPS  32(R9), Y1, Y1
-	VMOVUPS Y1, 32(R9)
-	VADDPS  Y8, Y2, Y2
-	VADDPS  64(R9), Y2, Y2
-	VMOVUPS Y2, 64(R9)
-	VADDPS  Y9, Y3, Y3
-	VADDPS  96(R9), Y3, Y3
-	VMOVUPS Y3, 96(R9)
-	VADDPS  Y10, Y4, Y4
-	VADDPS  128(R9), Y4, Y4
-	VMOVUPS Y4, 128(R9)
-	VADDPS  Y11, Y5, Y5
-	VADDPS  160(R9), Y5, Y5
-	VMOVUPS Y5, 160(R9)
-	MOVQ    24(AX), R9
-	ADDQ    R9, 120(AX)
-	MOVQ    32(AX), R9
-	ADDQ    R9, 128(AX)
-	MOVQ    112(AX), R9
-	ADDQ    R9, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func lineDots7AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots7AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
+// func lineWindowDotsStridedAVX2(lineWindows *lineWindows)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·lineWindowDotsStridedAVX2(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
 	MOVQ 72(AX), CX
-	MOVQ (CX), DX
-	MOVQ 8(CX), BX
-	MOVQ 16(CX), SI
-	MOVQ 24(CX), DI
-	MOVQ 32(CX), R8
-	MOVQ 40(CX), R9
-	MOVQ 48(CX), CX
-
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	MOVQ   120(AX), R10
-	MOVQ   R10, 136(AX)
-	MOVQ   128(AX), R10
-	MOVQ   R10, 144(AX)
-	MOVQ   80(AX), R10
-	MOVQ   R10, 160(AX)
-
-image:
-	MOVQ 40(AX), R10
-	MOVQ R10, 152(AX)
-	MOVQ 48(AX), R10
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ  136(AX), R11
-	MOVQ  144(AX), R12
-	ADDQ  (R10), R11
-	ADDQ  8(R10), R12
-	MOVQ  16(R10), R13
-	TESTQ R13, R13
-	JZ    masked
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x02
+	JGE  from2
 
-vectors:
-	PREFETCHT2  8192(R12)
-	VMOVUPS     (R12), Y7
-	VFMADD231PS (DX)(R11*1), Y7, Y0
-	VFMADD231PS (BX)(R11*1), Y7, Y1
-	VFMADD231PS (SI)(R11*1), Y7, Y2
-	VFMADD231PS (DI)(R11*1), Y7, Y3
-	VFMADD231PS (R8)(R11*1), Y7, Y4
-	VFMADD231PS (R9)(R11*1), Y7, Y5
-	VFMADD231PS (CX)(R11*1), Y7, Y6
-	ADDQ        $0x20, R11
-	ADDQ        $0x20, R12
-	DECQ        R13
-	JNZ         vectors
-	JMP         tileDone
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
 
-masked:
-	MOVQ        56(AX), R13
-	ADDQ        24(R10), R13
-	VMOVUPS     (R12), Y7
-	VANDPS      (R13), Y7, Y7
-	ADDQ        64(AX), R13
-	VMOVUPS     (DX)(R11*1), Y8
-	VANDPS      (R13), Y8, Y8
-	VFMADD231PS Y8, Y7, Y0
-	VMOVUPS     (BX)(R11*1), Y8
-	VANDPS      32(R13), Y8, Y8
-	VFMADD231PS Y8, Y7, Y1
-	VMOVUPS     (SI)(R11*1), Y8
-	VANDPS      64(R13), Y8, Y8
-	VFMADD231PS Y8, Y7, Y2
-	VMOVUPS     (DI)(R11*1), Y8
-	VANDPS      96(R13), Y8, Y8
-	VFMADD231PS Y8, Y7, Y3
-	VMOVUPS     (R8)(R11*1), Y8
-	VANDPS      128(R13), Y8, Y8
-	VFMADD231PS Y8, Y7, Y4
-	VMOVUPS     (R9)(R11*1), Y8
-	VANDPS      160(R13), Y8, Y8
-	VFMADD231PS Y8, Y7, Y5
-	VMOVUPS     (CX)(R11*1), Y8
-	VANDPS      192(R13), Y8, Y8
-	VFMADD231PS Y8, Y7, Y6
+rowOf1:
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf1Masked
+	VMOVUPS    (DX), Y0
+	JMP        dyOf1Done
+
+dyOf1Masked:
+	ADDQ    80(AX), DI
+	MOVLQSX (DI), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(DI), Y1
+	VPERMPS Y0, Y1, Y0
+	VANDPS  64(DI), Y0, Y0
+
+dyOf1Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf1:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf1Masked
+	VMOVUPS    (R10), Y1
+	VMOVUPS    32(R10), Y2
+	VMOVUPS    64(R10), Y3
+	VMOVUPS    96(R10), Y4
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ    80(AX), R11
+	MOVLQSX (R11), R12
+	ADDQ    R10, R12
+	VMOVUPS (R12), Y1
+	VMOVUPS 32(R11), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  64(R11), Y1, Y1
+	MOVLQSX 96(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 32(R12), Y2
+	VMOVUPS 128(R11), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  160(R11), Y2, Y2
+	MOVLQSX 192(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 64(R12), Y3
+	VMOVUPS 224(R11), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  256(R11), Y3, Y3
+	MOVLQSX 288(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 96(R12), Y4
+	VMOVUPS 320(R11), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  352(R11), Y4, Y4
+
+loadOf1Done:
+	VSHUFPS    $0xdd, Y2, Y1, Y5
+	VSHUFPS    $0x88, Y2, Y1, Y1
+	VPERMPD    $0xd8, Y1, Y1
+	VPERMPD    $0xd8, Y5, Y2
+	VSHUFPS    $0xdd, Y4, Y3, Y5
+	VSHUFPS    $0x88, Y4, Y3, Y3
+	VPERMPD    $0xd8, Y3, Y3
+	VPERMPD    $0xd8, Y5, Y4
+	VPERM2F128 $0x21, Y3, Y1, Y5
+
+list0Of1:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of1From3
+	CMPQ        R10, $0x01
+	JGE         list0Of1From1
+	VMOVUPS     (BX), Y6
+	VFMADD231PS Y1, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of1From2
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x04, Y1, Y5, Y7
+	VFMADD231PS Y7, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From2:
+	VMOVUPS     (BX), Y6
+	VSHUFPS     $0x4e, Y5, Y1, Y7
+	VFMADD231PS Y7, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of1From5
+	CMPQ        R10, $0x04
+	JGE         list0Of1From4
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x0c, Y1, Y5, Y7
+	VFMADD231PS Y7, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of1
+
+list0Of1From4:
+	VMOVUPS     (BX), Y6
+	VFMADD231PS Y1, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x04, Y1, Y5, Y7
+	VFMADD231PS Y7, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y6
+	VSHUFPS     $0x4e, Y5, Y1, Y7
+	VFMADD231PS Y7, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x0c, Y1, Y5, Y1
+	VFMADD231PS Y1, Y0, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y5, Y1
+	VPERM2F128  $0x21, Y3, Y3, Y3
+	VPERM2F128  $0x21, Y3, Y1, Y5
+	JMP         list0Of1
+
+list0Of1From5:
+	CMPQ       R10, $0x06
+	JGE        list0Of1From6
+	VMOVAPS    Y5, Y1
+	VPERM2F128 $0x21, Y3, Y3, Y3
+	VPERM2F128 $0x21, Y3, Y1, Y5
+	JMP        list0Of1
+
+list0Of1From6:
+	VPERM2F128 $0x21, Y4, Y2, Y1
+
+list1Of1:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of1From3
+	CMPQ        R10, $0x01
+	JGE         list1Of1From1
+	VMOVUPS     (BX), Y3
+	VFMADD231PS Y2, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of1
+
+list1Of1From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of1From2
+	VMOVUPS     (BX), Y3
+	VPALIGNR    $0x04, Y2, Y1, Y5
+	VFMADD231PS Y5, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of1
+
+list1Of1From2:
+	VMOVUPS     (BX), Y3
+	VSHUFPS     $0x4e, Y1, Y2, Y5
+	VFMADD231PS Y5, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of1
+
+list1Of1From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of1From5
+	CMPQ        R10, $0x04
+	JGE         list1Of1From4
+	VMOVUPS     (BX), Y3
+	VPALIGNR    $0x0c, Y2, Y1, Y5
+	VFMADD231PS Y5, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of1
+
+list1Of1From4:
+	VMOVUPS     (BX), Y3
+	VFMADD231PS Y2, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y3
+	VPALIGNR    $0x04, Y2, Y1, Y5
+	VFMADD231PS Y5, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y3
+	VSHUFPS     $0x4e, Y1, Y2, Y5
+	VFMADD231PS Y5, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y3
+	VPALIGNR    $0x0c, Y2, Y1, Y2
+	VFMADD231PS Y2, Y0, Y3
+	VMOVUPS     Y3, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y1, Y2
+	VPERM2F128  $0x21, Y4, Y4, Y4
+	VPERM2F128  $0x21, Y4, Y2, Y1
+	JMP         list1Of1
+
+list1Of1From5:
+	CMPQ       R10, $0x06
+	JGE        list1Of1From6
+	VMOVAPS    Y1, Y2
+	VPERM2F128 $0x21, Y4, Y4, Y4
+	VPERM2F128 $0x21, Y4, Y2, Y1
+	JMP        list1Of1
+
+list1Of1From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf1
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf2:
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf2Masked
+	VMOVUPS    (DX), Y0
+	VMOVUPS    32(DX), Y1
+	JMP        dyOf2Done
+
+dyOf2Masked:
+	ADDQ    80(AX), DI
+	MOVLQSX (DI), R8
+	ADDQ    DX, R8
+	VMOVUPS (R8), Y0
+	VMOVUPS 32(DI), Y1
+	VPERMPS Y0, Y1, Y0
+	VANDPS  64(DI), Y0, Y0
+	MOVLQSX 96(DI), R8
+	ADDQ    DX, R8
+	VMOVUPS 32(R8), Y1
+	VMOVUPS 128(DI), Y2
+	VPERMPS Y1, Y2, Y1
+	VANDPS  160(DI), Y1, Y1
+
+dyOf2Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf2:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf2Masked
+	VMOVUPS    (R10), Y2
+	VMOVUPS    32(R10), Y3
+	VMOVUPS    64(R10), Y4
+	VMOVUPS    96(R10), Y5
+	VMOVUPS    128(R10), Y6
+	VMOVUPS    160(R10), Y7
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ    80(AX), R11
+	MOVLQSX (R11), R12
+	ADDQ    R10, R12
+	VMOVUPS (R12), Y2
+	VMOVUPS 32(R11), Y3
+	VPERMPS Y2, Y3, Y2
+	VANDPS  64(R11), Y2, Y2
+	MOVLQSX 96(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 32(R12), Y3
+	VMOVUPS 128(R11), Y4
+	VPERMPS Y3, Y4, Y3
+	VANDPS  160(R11), Y3, Y3
+	MOVLQSX 192(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 64(R12), Y4
+	VMOVUPS 224(R11), Y5
+	VPERMPS Y4, Y5, Y4
+	VANDPS  256(R11), Y4, Y4
+	MOVLQSX 288(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 96(R12), Y5
+	VMOVUPS 320(R11), Y6
+	VPERMPS Y5, Y6, Y5
+	VANDPS  352(R11), Y5, Y5
+	MOVLQSX 384(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 128(R12), Y6
+	VMOVUPS 416(R11), Y7
+	VPERMPS Y6, Y7, Y6
+	VANDPS  448(R11), Y6, Y6
+	MOVLQSX 480(R11), R12
+	ADDQ    R10, R12
+	VMOVUPS 160(R12), Y7
+	VMOVUPS 512(R11), Y8
+	VPERMPS Y7, Y8, Y7
+	VANDPS  544(R11), Y7, Y7
+
+loadOf2Done:
+	VSHUFPS    $0xdd, Y3, Y2, Y8
+	VSHUFPS    $0x88, Y3, Y2, Y2
+	VPERMPD    $0xd8, Y2, Y2
+	VPERMPD    $0xd8, Y8, Y3
+	VSHUFPS    $0xdd, Y5, Y4, Y8
+	VSHUFPS    $0x88, Y5, Y4, Y4
+	VPERMPD    $0xd8, Y4, Y4
+	VPERMPD    $0xd8, Y8, Y5
+	VSHUFPS    $0xdd, Y7, Y6, Y8
+	VSHUFPS    $0x88, Y7, Y6, Y6
+	VPERMPD    $0xd8, Y6, Y6
+	VPERMPD    $0xd8, Y8, Y7
+	VPERM2F128 $0x21, Y4, Y2, Y8
+	VPERM2F128 $0x21, Y6, Y4, Y9
+
+list0Of2:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of2From3
+	CMPQ        R10, $0x01
+	JGE         list0Of2From1
+	VMOVUPS     (BX), Y10
+	VFMADD231PS Y2, Y0, Y10
+	VMULPS      Y4, Y1, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of2From2
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x04, Y2, Y8, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VPALIGNR    $0x04, Y4, Y9, Y11
+	VMULPS      Y11, Y1, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From2:
+	VMOVUPS     (BX), Y10
+	VSHUFPS     $0x4e, Y8, Y2, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VSHUFPS     $0x4e, Y9, Y4, Y11
+	VMULPS      Y11, Y1, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of2From5
+	CMPQ        R10, $0x04
+	JGE         list0Of2From4
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x0c, Y2, Y8, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VPALIGNR    $0x0c, Y4, Y9, Y11
+	VMULPS      Y11, Y1, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	JMP         list0Of2
+
+list0Of2From4:
+	VMOVUPS     (BX), Y10
+	VFMADD231PS Y2, Y0, Y10
+	VMULPS      Y4, Y1, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x04, Y2, Y8, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VPALIGNR    $0x04, Y4, Y9, Y11
+	VMULPS      Y11, Y1, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y10
+	VSHUFPS     $0x4e, Y8, Y2, Y11
+	VFMADD231PS Y11, Y0, Y10
+	VSHUFPS     $0x4e, Y9, Y4, Y11
+	VMULPS      Y11, Y1, Y11
+	VADDPS      Y11, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y10
+	VPALIGNR    $0x0c, Y2, Y8, Y2
+	VFMADD231PS Y2, Y0, Y10
+	VPALIGNR    $0x0c, Y4, Y9, Y2
+	VMULPS      Y2, Y1, Y2
+	VADDPS      Y2, Y10, Y10
+	VMOVUPS     Y10, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y8, Y2
+	VMOVAPS     Y9, Y4
+	VPERM2F128  $0x21, Y6, Y6, Y6
+	VPERM2F128  $0x21, Y4, Y2, Y8
+	VPERM2F128  $0x21, Y6, Y4, Y9
+	JMP         list0Of2
+
+list0Of2From5:
+	CMPQ       R10, $0x06
+	JGE        list0Of2From6
+	VMOVAPS    Y8, Y2
+	VMOVAPS    Y9, Y4
+	VPERM2F128 $0x21, Y6, Y6, Y6
+	VPERM2F128 $0x21, Y4, Y2, Y8
+	VPERM2F128 $0x21, Y6, Y4, Y9
+	JMP        list0Of2
+
+list0Of2From6:
+	VPERM2F128 $0x21, Y5, Y3, Y2
+	VPERM2F128 $0x21, Y7, Y5, Y4
+
+list1Of2:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of2From3
+	CMPQ        R10, $0x01
+	JGE         list1Of2From1
+	VMOVUPS     (BX), Y6
+	VFMADD231PS Y3, Y0, Y6
+	VMULPS      Y5, Y1, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of2
+
+list1Of2From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of2From2
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x04, Y3, Y2, Y8
+	VFMADD231PS Y8, Y0, Y6
+	VPALIGNR    $0x04, Y5, Y4, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of2
+
+list1Of2From2:
+	VMOVUPS     (BX), Y6
+	VSHUFPS     $0x4e, Y2, Y3, Y8
+	VFMADD231PS Y8, Y0, Y6
+	VSHUFPS     $0x4e, Y4, Y5, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of2
+
+list1Of2From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of2From5
+	CMPQ        R10, $0x04
+	JGE         list1Of2From4
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x0c, Y3, Y2, Y8
+	VFMADD231PS Y8, Y0, Y6
+	VPALIGNR    $0x0c, Y5, Y4, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	JMP         list1Of2
+
+list1Of2From4:
+	VMOVUPS     (BX), Y6
+	VFMADD231PS Y3, Y0, Y6
+	VMULPS      Y5, Y1, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x04, Y3, Y2, Y8
+	VFMADD231PS Y8, Y0, Y6
+	VPALIGNR    $0x04, Y5, Y4, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y6
+	VSHUFPS     $0x4e, Y2, Y3, Y8
+	VFMADD231PS Y8, Y0, Y6
+	VSHUFPS     $0x4e, Y4, Y5, Y8
+	VMULPS      Y8, Y1, Y8
+	VADDPS      Y8, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVUPS     (BX), Y6
+	VPALIGNR    $0x0c, Y3, Y2, Y3
+	VFMADD231PS Y3, Y0, Y6
+	VPALIGNR    $0x0c, Y5, Y4, Y3
+	VMULPS      Y3, Y1, Y3
+	VADDPS      Y3, Y6, Y6
+	VMOVUPS     Y6, (BX)
+	ADDQ        $0x20, BX
+	VMOVAPS     Y2, Y3
+	VMOVAPS     Y4, Y5
+	VPERM2F128  $0x21, Y7, Y7, Y7
+	VPERM2F128  $0x21, Y5, Y3, Y2
+	VPERM2F128  $0x21, Y7, Y5, Y4
+	JMP         list1Of2
+
+list1Of2From5:
+	CMPQ       R10, $0x06
+	JGE        list1Of2From6
+	VMOVAPS    Y2, Y3
+	VMOVAPS    Y4, Y5
+	VPERM2F128 $0x21, Y7, Y7, Y7
+	VPERM2F128 $0x21, Y5, Y3, Y2
+	VPERM2F128 $0x21, Y7, Y5, Y4
+	JMP        list1Of2
+
+list1Of2From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf2
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
 
 tileDone:
-	ADDQ    $0x20, R10
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), R10
-	ADDQ    R10, 136(AX)
-	MOVQ    96(AX), R10
-	ADDQ    R10, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), R10
-	VADDPS  (R10), Y0, Y0
-	VMOVUPS Y0, (R10)
-	VADDPS  32(R10), Y1, Y1
-	VMOVUPS Y1, 32(R10)
-	VADDPS  64(R10), Y2, Y2
-	VMOVUPS Y2, 64(R10)
-	VADDPS  96(R10), Y3, Y3
-	VMOVUPS Y3, 96(R10)
-	VADDPS  128(R10), Y4, Y4
-	VMOVUPS Y4, 128(R10)
-	VADDPS  160(R10), Y5, Y5
-	VMOVUPS Y5, 160(R10)
-	VADDPS  192(R10), Y6, Y6
-	VMOVUPS Y6, 192(R10)
-	MOVQ    24(AX), R10
-	ADDQ    R10, 120(AX)
-	MOVQ    32(AX), R10
-	ADDQ    R10, 128(AX)
-	MOVQ    112(AX), R10
-	ADDQ    R10, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
 	VZEROUPPER
 	RET
 
-// func lineDots8AVX2(lineDots *lineDots)
-// Requires: AVX, FMA3, MMX+
-TEXT ·lineDots8AVX2(SB), NOSPLIT, $0-8
-	MOVQ lineDots+0(FP), AX
-	MOVQ (AX), CX
-	MOVQ CX, 120(AX)
-	MOVQ 8(AX), CX
-	MOVQ CX, 128(AX)
-	MOVQ 104(AX), CX
-	MOVQ CX, 168(AX)
+// func lineWindowsAVX512(lineWindows *lineWindows)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·lineWindowsAVX512(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
 	MOVQ 72(AX), CX
-	MOVQ (CX), DX
-	MOVQ 8(CX), BX
-	MOVQ 16(CX), SI
-	MOVQ 24(CX), DI
-	MOVQ 32(CX), R8
-	MOVQ 40(CX), R9
-	MOVQ 48(CX), R10
-	MOVQ 56(CX), CX
-
-channel:
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   120(AX), R11
-	MOVQ   R11, 136(AX)
-	MOVQ   128(AX), R11
-	MOVQ   R11, 144(AX)
-	MOVQ   80(AX), R11
-	MOVQ   R11, 160(AX)
-
-image:
-	MOVQ 40(AX), R11
-	MOVQ R11, 152(AX)
-	MOVQ 48(AX), R11
+	MOVQ CX, 200(AX)
 
 tile:
-	MOVQ  136(AX), R12
-	MOVQ  144(AX), R13
-	ADDQ  (R11), R12
-	ADDQ  8(R11), R13
-	MOVQ  16(R11), R14
-	TESTQ R14, R14
-	JZ    masked
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x05
+	JGE  from5
+	CMPQ CX, $0x03
+	JGE  from3
+	CMPQ CX, $0x02
+	JGE  from2
 
-vectors:
-	PREFETCHT2  8192(R13)
-	VMOVUPS     (R13), Y8
-	VFMADD231PS (DX)(R12*1), Y8, Y0
-	VFMADD231PS (BX)(R12*1), Y8, Y1
-	VFMADD231PS (SI)(R12*1), Y8, Y2
-	VFMADD231PS (DI)(R12*1), Y8, Y3
-	VFMADD231PS (R8)(R12*1), Y8, Y4
-	VFMADD231PS (R9)(R12*1), Y8, Y5
-	VFMADD231PS (R10)(R12*1), Y8, Y6
-	VFMADD231PS (CX)(R12*1), Y8, Y7
-	ADDQ        $0x20, R12
-	ADDQ        $0x20, R13
-	DECQ        R14
-	JNZ         vectors
-	JMP         tileDone
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
 
-masked:
-	MOVQ        56(AX), R14
-	ADDQ        24(R11), R14
-	VMOVUPS     (R13), Y8
-	VANDPS      (R14), Y8, Y8
-	ADDQ        64(AX), R14
-	VMOVUPS     (DX)(R12*1), Y9
-	VANDPS      (R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y0
-	VMOVUPS     (BX)(R12*1), Y9
-	VANDPS      32(R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y1
-	VMOVUPS     (SI)(R12*1), Y9
-	VANDPS      64(R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y2
-	VMOVUPS     (DI)(R12*1), Y9
-	VANDPS      96(R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y3
-	VMOVUPS     (R8)(R12*1), Y9
-	VANDPS      128(R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y4
-	VMOVUPS     (R9)(R12*1), Y9
-	VANDPS      160(R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y5
-	VMOVUPS     (R10)(R12*1), Y9
-	VANDPS      192(R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y6
-	VMOVUPS     (CX)(R12*1), Y9
-	VANDPS      224(R14), Y9, Y9
-	VFMADD231PS Y9, Y8, Y7
+rowOf1:
+	VBROADCASTSS (DI), Z0
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf1:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf1Masked
+	VMOVUPS    (R11), Z1
+	VMOVUPS    64(R11), Z2
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z1
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z2
+
+loadOf1Done:
+	VALIGND $0x04, Z1, Z2, Z3
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of1From3
+	CMPQ         R11, $0x01
+	JGE          list0Of1From1
+	VBROADCASTSS (R12), Z4
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of1From2
+	VBROADCASTSS (R12), Z4
+	VPALIGNR     $0x04, Z1, Z3, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From2:
+	VBROADCASTSS (R12), Z4
+	VSHUFPS      $0x4e, Z3, Z1, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of1From5
+	CMPQ         R11, $0x04
+	JGE          list0Of1From4
+	VBROADCASTSS (R12), Z4
+	VPALIGNR     $0x0c, Z1, Z3, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From4:
+	VBROADCASTSS (R12), Z4
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z4
+	VPALIGNR     $0x04, Z1, Z3, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z4
+	VSHUFPS      $0x4e, Z3, Z1, Z5
+	VFMADD231PS  Z5, Z4, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z4
+	VPALIGNR     $0x0c, Z1, Z3, Z1
+	VFMADD231PS  Z1, Z4, Z0
+	ADDQ         136(AX), R12
+	VMOVAPS      Z3, Z1
+	VALIGND      $0x04, Z2, Z2, Z2
+	VALIGND      $0x04, Z1, Z2, Z3
+	JMP          list0Of1
+
+list0Of1From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of1From6
+	VMOVAPS Z3, Z1
+	VALIGND $0x04, Z2, Z2, Z2
+	VALIGND $0x04, Z1, Z2, Z3
+	JMP     list0Of1
+
+list0Of1From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf1
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf1Masked
+	VMOVUPS    Z0, (DX)
+	JMP        storeOf1Done
+
+storeOf1Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z0, K1, (DX)
+
+storeOf1Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf2:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf2Masked
+	VMOVUPS    (R11), Z2
+	VMOVUPS    64(R11), Z3
+	VMOVUPS    128(R11), Z4
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z2
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z3
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z4
+
+loadOf2Done:
+	VALIGND $0x04, Z2, Z3, Z5
+	VALIGND $0x04, Z3, Z4, Z6
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of2From3
+	CMPQ         R11, $0x01
+	JGE          list0Of2From1
+	VBROADCASTSS (R12), Z7
+	VFMADD231PS  Z2, Z7, Z0
+	VFMADD231PS  Z3, Z7, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of2From2
+	VBROADCASTSS (R12), Z7
+	VPALIGNR     $0x04, Z2, Z5, Z8
+	VFMADD231PS  Z8, Z7, Z0
+	VPALIGNR     $0x04, Z3, Z6, Z8
+	VFMADD231PS  Z8, Z7, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From2:
+	VBROADCASTSS (R12), Z7
+	VSHUFPS      $0x4e, Z5, Z2, Z8
+	VFMADD231PS  Z8, Z7, Z0
+	VSHUFPS      $0x4e, Z6, Z3, Z8
+	VFMADD231PS  Z8, Z7, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of2From5
+	CMPQ         R11, $0x04
+	JGE          list0Of2From4
+	VBROADCASTSS (R12), Z7
+	VPALIGNR     $0x0c, Z2, Z5, Z8
+	VFMADD231PS  Z8, Z7, Z0
+	VPALIGNR     $0x0c, Z3, Z6, Z8
+	VFMADD231PS  Z8, Z7, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From4:
+	VBROADCASTSS (R12), Z7
+	VFMADD231PS  Z2, Z7, Z0
+	VFMADD231PS  Z3, Z7, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z7
+	VPALIGNR     $0x04, Z2, Z5, Z8
+	VFMADD231PS  Z8, Z7, Z0
+	VPALIGNR     $0x04, Z3, Z6, Z8
+	VFMADD231PS  Z8, Z7, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z7
+	VSHUFPS      $0x4e, Z5, Z2, Z8
+	VFMADD231PS  Z8, Z7, Z0
+	VSHUFPS      $0x4e, Z6, Z3, Z8
+	VFMADD231PS  Z8, Z7, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z7
+	VPALIGNR     $0x0c, Z2, Z5, Z2
+	VFMADD231PS  Z2, Z7, Z0
+	VPALIGNR     $0x0c, Z3, Z6, Z2
+	VFMADD231PS  Z2, Z7, Z1
+	ADDQ         136(AX), R12
+	VMOVAPS      Z5, Z2
+	VMOVAPS      Z6, Z3
+	VALIGND      $0x04, Z4, Z4, Z4
+	VALIGND      $0x04, Z2, Z3, Z5
+	VALIGND      $0x04, Z3, Z4, Z6
+	JMP          list0Of2
+
+list0Of2From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of2From6
+	VMOVAPS Z5, Z2
+	VMOVAPS Z6, Z3
+	VALIGND $0x04, Z4, Z4, Z4
+	VALIGND $0x04, Z2, Z3, Z5
+	VALIGND $0x04, Z3, Z4, Z6
+	JMP     list0Of2
+
+list0Of2From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf2
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z0, (DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf2Masked
+	VMOVUPS    Z1, 64(DX)
+	JMP        storeOf2Done
+
+storeOf2Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z1, K1, 64(DX)
+
+storeOf2Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+	CMPQ CX, $0x04
+	JGE  from4
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf3:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf3Masked
+	VMOVUPS    (R11), Z3
+	VMOVUPS    64(R11), Z4
+	VMOVUPS    128(R11), Z5
+	VMOVUPS    192(R11), Z6
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z3
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z4
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z5
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z6
+
+loadOf3Done:
+	VALIGND $0x04, Z3, Z4, Z7
+	VALIGND $0x04, Z4, Z5, Z8
+	VALIGND $0x04, Z5, Z6, Z9
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of3From3
+	CMPQ         R11, $0x01
+	JGE          list0Of3From1
+	VBROADCASTSS (R12), Z10
+	VFMADD231PS  Z3, Z10, Z0
+	VFMADD231PS  Z4, Z10, Z1
+	VFMADD231PS  Z5, Z10, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of3From2
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x04, Z3, Z7, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VPALIGNR     $0x04, Z4, Z8, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	VPALIGNR     $0x04, Z5, Z9, Z11
+	VFMADD231PS  Z11, Z10, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From2:
+	VBROADCASTSS (R12), Z10
+	VSHUFPS      $0x4e, Z7, Z3, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VSHUFPS      $0x4e, Z8, Z4, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	VSHUFPS      $0x4e, Z9, Z5, Z11
+	VFMADD231PS  Z11, Z10, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of3From5
+	CMPQ         R11, $0x04
+	JGE          list0Of3From4
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x0c, Z3, Z7, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VPALIGNR     $0x0c, Z4, Z8, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	VPALIGNR     $0x0c, Z5, Z9, Z11
+	VFMADD231PS  Z11, Z10, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From4:
+	VBROADCASTSS (R12), Z10
+	VFMADD231PS  Z3, Z10, Z0
+	VFMADD231PS  Z4, Z10, Z1
+	VFMADD231PS  Z5, Z10, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x04, Z3, Z7, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VPALIGNR     $0x04, Z4, Z8, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	VPALIGNR     $0x04, Z5, Z9, Z11
+	VFMADD231PS  Z11, Z10, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z10
+	VSHUFPS      $0x4e, Z7, Z3, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VSHUFPS      $0x4e, Z8, Z4, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	VSHUFPS      $0x4e, Z9, Z5, Z11
+	VFMADD231PS  Z11, Z10, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x0c, Z3, Z7, Z3
+	VFMADD231PS  Z3, Z10, Z0
+	VPALIGNR     $0x0c, Z4, Z8, Z3
+	VFMADD231PS  Z3, Z10, Z1
+	VPALIGNR     $0x0c, Z5, Z9, Z3
+	VFMADD231PS  Z3, Z10, Z2
+	ADDQ         136(AX), R12
+	VMOVAPS      Z7, Z3
+	VMOVAPS      Z8, Z4
+	VMOVAPS      Z9, Z5
+	VALIGND      $0x04, Z6, Z6, Z6
+	VALIGND      $0x04, Z3, Z4, Z7
+	VALIGND      $0x04, Z4, Z5, Z8
+	VALIGND      $0x04, Z5, Z6, Z9
+	JMP          list0Of3
+
+list0Of3From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of3From6
+	VMOVAPS Z7, Z3
+	VMOVAPS Z8, Z4
+	VMOVAPS Z9, Z5
+	VALIGND $0x04, Z6, Z6, Z6
+	VALIGND $0x04, Z3, Z4, Z7
+	VALIGND $0x04, Z4, Z5, Z8
+	VALIGND $0x04, Z5, Z6, Z9
+	JMP     list0Of3
+
+list0Of3From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf3
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf3Masked
+	VMOVUPS    Z2, 128(DX)
+	JMP        storeOf3Done
+
+storeOf3Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z2, K1, 128(DX)
+
+storeOf3Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf4:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf4:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf4Masked
+	VMOVUPS    (R11), Z4
+	VMOVUPS    64(R11), Z5
+	VMOVUPS    128(R11), Z6
+	VMOVUPS    192(R11), Z7
+	VMOVUPS    256(R11), Z8
+	JMP        loadOf4Done
+
+loadOf4Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z4
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z5
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z6
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z7
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z8
+
+loadOf4Done:
+	VALIGND $0x04, Z4, Z5, Z9
+	VALIGND $0x04, Z5, Z6, Z10
+	VALIGND $0x04, Z6, Z7, Z11
+	VALIGND $0x04, Z7, Z8, Z12
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of4:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of4From3
+	CMPQ         R11, $0x01
+	JGE          list0Of4From1
+	VBROADCASTSS (R12), Z13
+	VFMADD231PS  Z4, Z13, Z0
+	VFMADD231PS  Z5, Z13, Z1
+	VFMADD231PS  Z6, Z13, Z2
+	VFMADD231PS  Z7, Z13, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of4From2
+	VBROADCASTSS (R12), Z13
+	VPALIGNR     $0x04, Z4, Z9, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VPALIGNR     $0x04, Z5, Z10, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VPALIGNR     $0x04, Z6, Z11, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	VPALIGNR     $0x04, Z7, Z12, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From2:
+	VBROADCASTSS (R12), Z13
+	VSHUFPS      $0x4e, Z9, Z4, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VSHUFPS      $0x4e, Z10, Z5, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VSHUFPS      $0x4e, Z11, Z6, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	VSHUFPS      $0x4e, Z12, Z7, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of4From5
+	CMPQ         R11, $0x04
+	JGE          list0Of4From4
+	VBROADCASTSS (R12), Z13
+	VPALIGNR     $0x0c, Z4, Z9, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VPALIGNR     $0x0c, Z5, Z10, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VPALIGNR     $0x0c, Z6, Z11, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	VPALIGNR     $0x0c, Z7, Z12, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From4:
+	VBROADCASTSS (R12), Z13
+	VFMADD231PS  Z4, Z13, Z0
+	VFMADD231PS  Z5, Z13, Z1
+	VFMADD231PS  Z6, Z13, Z2
+	VFMADD231PS  Z7, Z13, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z13
+	VPALIGNR     $0x04, Z4, Z9, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VPALIGNR     $0x04, Z5, Z10, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VPALIGNR     $0x04, Z6, Z11, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	VPALIGNR     $0x04, Z7, Z12, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z13
+	VSHUFPS      $0x4e, Z9, Z4, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VSHUFPS      $0x4e, Z10, Z5, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VSHUFPS      $0x4e, Z11, Z6, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	VSHUFPS      $0x4e, Z12, Z7, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z13
+	VPALIGNR     $0x0c, Z4, Z9, Z4
+	VFMADD231PS  Z4, Z13, Z0
+	VPALIGNR     $0x0c, Z5, Z10, Z4
+	VFMADD231PS  Z4, Z13, Z1
+	VPALIGNR     $0x0c, Z6, Z11, Z4
+	VFMADD231PS  Z4, Z13, Z2
+	VPALIGNR     $0x0c, Z7, Z12, Z4
+	VFMADD231PS  Z4, Z13, Z3
+	ADDQ         136(AX), R12
+	VMOVAPS      Z9, Z4
+	VMOVAPS      Z10, Z5
+	VMOVAPS      Z11, Z6
+	VMOVAPS      Z12, Z7
+	VALIGND      $0x04, Z8, Z8, Z8
+	VALIGND      $0x04, Z4, Z5, Z9
+	VALIGND      $0x04, Z5, Z6, Z10
+	VALIGND      $0x04, Z6, Z7, Z11
+	VALIGND      $0x04, Z7, Z8, Z12
+	JMP          list0Of4
+
+list0Of4From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of4From6
+	VMOVAPS Z9, Z4
+	VMOVAPS Z10, Z5
+	VMOVAPS Z11, Z6
+	VMOVAPS Z12, Z7
+	VALIGND $0x04, Z8, Z8, Z8
+	VALIGND $0x04, Z4, Z5, Z9
+	VALIGND $0x04, Z5, Z6, Z10
+	VALIGND $0x04, Z6, Z7, Z11
+	VALIGND $0x04, Z7, Z8, Z12
+	JMP     list0Of4
+
+list0Of4From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf4
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf4Masked
+	VMOVUPS    Z3, 192(DX)
+	JMP        storeOf4Done
+
+storeOf4Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z3, K1, 192(DX)
+
+storeOf4Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
+	JMP  tileDone
+
+from5:
+	CMPQ CX, $0x07
+	JGE  from7
+	CMPQ CX, $0x06
+	JGE  from6
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf5:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf5:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf5Masked
+	VMOVUPS    (R11), Z5
+	VMOVUPS    64(R11), Z6
+	VMOVUPS    128(R11), Z7
+	VMOVUPS    192(R11), Z8
+	VMOVUPS    256(R11), Z9
+	VMOVUPS    320(R11), Z10
+	JMP        loadOf5Done
+
+loadOf5Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z5
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z6
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z7
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z8
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z9
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z10
+
+loadOf5Done:
+	VALIGND $0x04, Z5, Z6, Z11
+	VALIGND $0x04, Z6, Z7, Z12
+	VALIGND $0x04, Z7, Z8, Z13
+	VALIGND $0x04, Z8, Z9, Z14
+	VALIGND $0x04, Z9, Z10, Z15
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of5:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of5From3
+	CMPQ         R11, $0x01
+	JGE          list0Of5From1
+	VBROADCASTSS (R12), Z16
+	VFMADD231PS  Z5, Z16, Z0
+	VFMADD231PS  Z6, Z16, Z1
+	VFMADD231PS  Z7, Z16, Z2
+	VFMADD231PS  Z8, Z16, Z3
+	VFMADD231PS  Z9, Z16, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of5From2
+	VBROADCASTSS (R12), Z16
+	VPALIGNR     $0x04, Z5, Z11, Z17
+	VFMADD231PS  Z17, Z16, Z0
+	VPALIGNR     $0x04, Z6, Z12, Z17
+	VFMADD231PS  Z17, Z16, Z1
+	VPALIGNR     $0x04, Z7, Z13, Z17
+	VFMADD231PS  Z17, Z16, Z2
+	VPALIGNR     $0x04, Z8, Z14, Z17
+	VFMADD231PS  Z17, Z16, Z3
+	VPALIGNR     $0x04, Z9, Z15, Z17
+	VFMADD231PS  Z17, Z16, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From2:
+	VBROADCASTSS (R12), Z16
+	VSHUFPS      $0x4e, Z11, Z5, Z17
+	VFMADD231PS  Z17, Z16, Z0
+	VSHUFPS      $0x4e, Z12, Z6, Z17
+	VFMADD231PS  Z17, Z16, Z1
+	VSHUFPS      $0x4e, Z13, Z7, Z17
+	VFMADD231PS  Z17, Z16, Z2
+	VSHUFPS      $0x4e, Z14, Z8, Z17
+	VFMADD231PS  Z17, Z16, Z3
+	VSHUFPS      $0x4e, Z15, Z9, Z17
+	VFMADD231PS  Z17, Z16, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of5From5
+	CMPQ         R11, $0x04
+	JGE          list0Of5From4
+	VBROADCASTSS (R12), Z16
+	VPALIGNR     $0x0c, Z5, Z11, Z17
+	VFMADD231PS  Z17, Z16, Z0
+	VPALIGNR     $0x0c, Z6, Z12, Z17
+	VFMADD231PS  Z17, Z16, Z1
+	VPALIGNR     $0x0c, Z7, Z13, Z17
+	VFMADD231PS  Z17, Z16, Z2
+	VPALIGNR     $0x0c, Z8, Z14, Z17
+	VFMADD231PS  Z17, Z16, Z3
+	VPALIGNR     $0x0c, Z9, Z15, Z17
+	VFMADD231PS  Z17, Z16, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From4:
+	VBROADCASTSS (R12), Z16
+	VFMADD231PS  Z5, Z16, Z0
+	VFMADD231PS  Z6, Z16, Z1
+	VFMADD231PS  Z7, Z16, Z2
+	VFMADD231PS  Z8, Z16, Z3
+	VFMADD231PS  Z9, Z16, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z16
+	VPALIGNR     $0x04, Z5, Z11, Z17
+	VFMADD231PS  Z17, Z16, Z0
+	VPALIGNR     $0x04, Z6, Z12, Z17
+	VFMADD231PS  Z17, Z16, Z1
+	VPALIGNR     $0x04, Z7, Z13, Z17
+	VFMADD231PS  Z17, Z16, Z2
+	VPALIGNR     $0x04, Z8, Z14, Z17
+	VFMADD231PS  Z17, Z16, Z3
+	VPALIGNR     $0x04, Z9, Z15, Z17
+	VFMADD231PS  Z17, Z16, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z16
+	VSHUFPS      $0x4e, Z11, Z5, Z17
+	VFMADD231PS  Z17, Z16, Z0
+	VSHUFPS      $0x4e, Z12, Z6, Z17
+	VFMADD231PS  Z17, Z16, Z1
+	VSHUFPS      $0x4e, Z13, Z7, Z17
+	VFMADD231PS  Z17, Z16, Z2
+	VSHUFPS      $0x4e, Z14, Z8, Z17
+	VFMADD231PS  Z17, Z16, Z3
+	VSHUFPS      $0x4e, Z15, Z9, Z17
+	VFMADD231PS  Z17, Z16, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z16
+	VPALIGNR     $0x0c, Z5, Z11, Z5
+	VFMADD231PS  Z5, Z16, Z0
+	VPALIGNR     $0x0c, Z6, Z12, Z5
+	VFMADD231PS  Z5, Z16, Z1
+	VPALIGNR     $0x0c, Z7, Z13, Z5
+	VFMADD231PS  Z5, Z16, Z2
+	VPALIGNR     $0x0c, Z8, Z14, Z5
+	VFMADD231PS  Z5, Z16, Z3
+	VPALIGNR     $0x0c, Z9, Z15, Z5
+	VFMADD231PS  Z5, Z16, Z4
+	ADDQ         136(AX), R12
+	VMOVAPS      Z11, Z5
+	VMOVAPS      Z12, Z6
+	VMOVAPS      Z13, Z7
+	VMOVAPS      Z14, Z8
+	VMOVAPS      Z15, Z9
+	VALIGND      $0x04, Z10, Z10, Z10
+	VALIGND      $0x04, Z5, Z6, Z11
+	VALIGND      $0x04, Z6, Z7, Z12
+	VALIGND      $0x04, Z7, Z8, Z13
+	VALIGND      $0x04, Z8, Z9, Z14
+	VALIGND      $0x04, Z9, Z10, Z15
+	JMP          list0Of5
+
+list0Of5From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of5From6
+	VMOVAPS Z11, Z5
+	VMOVAPS Z12, Z6
+	VMOVAPS Z13, Z7
+	VMOVAPS Z14, Z8
+	VMOVAPS Z15, Z9
+	VALIGND $0x04, Z10, Z10, Z10
+	VALIGND $0x04, Z5, Z6, Z11
+	VALIGND $0x04, Z6, Z7, Z12
+	VALIGND $0x04, Z7, Z8, Z13
+	VALIGND $0x04, Z8, Z9, Z14
+	VALIGND $0x04, Z9, Z10, Z15
+	JMP     list0Of5
+
+list0Of5From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf5
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	VMOVUPS    Z3, 192(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf5Masked
+	VMOVUPS    Z4, 256(DX)
+	JMP        storeOf5Done
+
+storeOf5Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z4, K1, 256(DX)
+
+storeOf5Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf5
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf5
+	JMP  tileDone
+
+from6:
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf6:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf6:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf6Masked
+	VMOVUPS    (R11), Z6
+	VMOVUPS    64(R11), Z7
+	VMOVUPS    128(R11), Z8
+	VMOVUPS    192(R11), Z9
+	VMOVUPS    256(R11), Z10
+	VMOVUPS    320(R11), Z11
+	VMOVUPS    384(R11), Z12
+	JMP        loadOf6Done
+
+loadOf6Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z6
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z7
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z8
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z9
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z10
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z11
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z12
+
+loadOf6Done:
+	VALIGND $0x04, Z6, Z7, Z13
+	VALIGND $0x04, Z7, Z8, Z14
+	VALIGND $0x04, Z8, Z9, Z15
+	VALIGND $0x04, Z9, Z10, Z16
+	VALIGND $0x04, Z10, Z11, Z17
+	VALIGND $0x04, Z11, Z12, Z18
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of6:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of6From3
+	CMPQ         R11, $0x01
+	JGE          list0Of6From1
+	VBROADCASTSS (R12), Z19
+	VFMADD231PS  Z6, Z19, Z0
+	VFMADD231PS  Z7, Z19, Z1
+	VFMADD231PS  Z8, Z19, Z2
+	VFMADD231PS  Z9, Z19, Z3
+	VFMADD231PS  Z10, Z19, Z4
+	VFMADD231PS  Z11, Z19, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of6From2
+	VBROADCASTSS (R12), Z19
+	VPALIGNR     $0x04, Z6, Z13, Z20
+	VFMADD231PS  Z20, Z19, Z0
+	VPALIGNR     $0x04, Z7, Z14, Z20
+	VFMADD231PS  Z20, Z19, Z1
+	VPALIGNR     $0x04, Z8, Z15, Z20
+	VFMADD231PS  Z20, Z19, Z2
+	VPALIGNR     $0x04, Z9, Z16, Z20
+	VFMADD231PS  Z20, Z19, Z3
+	VPALIGNR     $0x04, Z10, Z17, Z20
+	VFMADD231PS  Z20, Z19, Z4
+	VPALIGNR     $0x04, Z11, Z18, Z20
+	VFMADD231PS  Z20, Z19, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From2:
+	VBROADCASTSS (R12), Z19
+	VSHUFPS      $0x4e, Z13, Z6, Z20
+	VFMADD231PS  Z20, Z19, Z0
+	VSHUFPS      $0x4e, Z14, Z7, Z20
+	VFMADD231PS  Z20, Z19, Z1
+	VSHUFPS      $0x4e, Z15, Z8, Z20
+	VFMADD231PS  Z20, Z19, Z2
+	VSHUFPS      $0x4e, Z16, Z9, Z20
+	VFMADD231PS  Z20, Z19, Z3
+	VSHUFPS      $0x4e, Z17, Z10, Z20
+	VFMADD231PS  Z20, Z19, Z4
+	VSHUFPS      $0x4e, Z18, Z11, Z20
+	VFMADD231PS  Z20, Z19, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of6From5
+	CMPQ         R11, $0x04
+	JGE          list0Of6From4
+	VBROADCASTSS (R12), Z19
+	VPALIGNR     $0x0c, Z6, Z13, Z20
+	VFMADD231PS  Z20, Z19, Z0
+	VPALIGNR     $0x0c, Z7, Z14, Z20
+	VFMADD231PS  Z20, Z19, Z1
+	VPALIGNR     $0x0c, Z8, Z15, Z20
+	VFMADD231PS  Z20, Z19, Z2
+	VPALIGNR     $0x0c, Z9, Z16, Z20
+	VFMADD231PS  Z20, Z19, Z3
+	VPALIGNR     $0x0c, Z10, Z17, Z20
+	VFMADD231PS  Z20, Z19, Z4
+	VPALIGNR     $0x0c, Z11, Z18, Z20
+	VFMADD231PS  Z20, Z19, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From4:
+	VBROADCASTSS (R12), Z19
+	VFMADD231PS  Z6, Z19, Z0
+	VFMADD231PS  Z7, Z19, Z1
+	VFMADD231PS  Z8, Z19, Z2
+	VFMADD231PS  Z9, Z19, Z3
+	VFMADD231PS  Z10, Z19, Z4
+	VFMADD231PS  Z11, Z19, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z19
+	VPALIGNR     $0x04, Z6, Z13, Z20
+	VFMADD231PS  Z20, Z19, Z0
+	VPALIGNR     $0x04, Z7, Z14, Z20
+	VFMADD231PS  Z20, Z19, Z1
+	VPALIGNR     $0x04, Z8, Z15, Z20
+	VFMADD231PS  Z20, Z19, Z2
+	VPALIGNR     $0x04, Z9, Z16, Z20
+	VFMADD231PS  Z20, Z19, Z3
+	VPALIGNR     $0x04, Z10, Z17, Z20
+	VFMADD231PS  Z20, Z19, Z4
+	VPALIGNR     $0x04, Z11, Z18, Z20
+	VFMADD231PS  Z20, Z19, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z19
+	VSHUFPS      $0x4e, Z13, Z6, Z20
+	VFMADD231PS  Z20, Z19, Z0
+	VSHUFPS      $0x4e, Z14, Z7, Z20
+	VFMADD231PS  Z20, Z19, Z1
+	VSHUFPS      $0x4e, Z15, Z8, Z20
+	VFMADD231PS  Z20, Z19, Z2
+	VSHUFPS      $0x4e, Z16, Z9, Z20
+	VFMADD231PS  Z20, Z19, Z3
+	VSHUFPS      $0x4e, Z17, Z10, Z20
+	VFMADD231PS  Z20, Z19, Z4
+	VSHUFPS      $0x4e, Z18, Z11, Z20
+	VFMADD231PS  Z20, Z19, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z19
+	VPALIGNR     $0x0c, Z6, Z13, Z6
+	VFMADD231PS  Z6, Z19, Z0
+	VPALIGNR     $0x0c, Z7, Z14, Z6
+	VFMADD231PS  Z6, Z19, Z1
+	VPALIGNR     $0x0c, Z8, Z15, Z6
+	VFMADD231PS  Z6, Z19, Z2
+	VPALIGNR     $0x0c, Z9, Z16, Z6
+	VFMADD231PS  Z6, Z19, Z3
+	VPALIGNR     $0x0c, Z10, Z17, Z6
+	VFMADD231PS  Z6, Z19, Z4
+	VPALIGNR     $0x0c, Z11, Z18, Z6
+	VFMADD231PS  Z6, Z19, Z5
+	ADDQ         136(AX), R12
+	VMOVAPS      Z13, Z6
+	VMOVAPS      Z14, Z7
+	VMOVAPS      Z15, Z8
+	VMOVAPS      Z16, Z9
+	VMOVAPS      Z17, Z10
+	VMOVAPS      Z18, Z11
+	VALIGND      $0x04, Z12, Z12, Z12
+	VALIGND      $0x04, Z6, Z7, Z13
+	VALIGND      $0x04, Z7, Z8, Z14
+	VALIGND      $0x04, Z8, Z9, Z15
+	VALIGND      $0x04, Z9, Z10, Z16
+	VALIGND      $0x04, Z10, Z11, Z17
+	VALIGND      $0x04, Z11, Z12, Z18
+	JMP          list0Of6
+
+list0Of6From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of6From6
+	VMOVAPS Z13, Z6
+	VMOVAPS Z14, Z7
+	VMOVAPS Z15, Z8
+	VMOVAPS Z16, Z9
+	VMOVAPS Z17, Z10
+	VMOVAPS Z18, Z11
+	VALIGND $0x04, Z12, Z12, Z12
+	VALIGND $0x04, Z6, Z7, Z13
+	VALIGND $0x04, Z7, Z8, Z14
+	VALIGND $0x04, Z8, Z9, Z15
+	VALIGND $0x04, Z9, Z10, Z16
+	VALIGND $0x04, Z10, Z11, Z17
+	VALIGND $0x04, Z11, Z12, Z18
+	JMP     list0Of6
+
+list0Of6From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf6
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	VMOVUPS    Z3, 192(DX)
+	VMOVUPS    Z4, 256(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf6Masked
+	VMOVUPS    Z5, 320(DX)
+	JMP        storeOf6Done
+
+storeOf6Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z5, K1, 320(DX)
+
+storeOf6Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf6
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf6
+	JMP  tileDone
+
+from7:
+	CMPQ CX, $0x08
+	JGE  from8
+
+imageOf7:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf7:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VMOVAPS      Z0, Z6
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf7:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	PREFETCHT0 2496(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf7Masked
+	VMOVUPS    (R11), Z7
+	VMOVUPS    64(R11), Z8
+	VMOVUPS    128(R11), Z9
+	VMOVUPS    192(R11), Z10
+	VMOVUPS    256(R11), Z11
+	VMOVUPS    320(R11), Z12
+	VMOVUPS    384(R11), Z13
+	VMOVUPS    448(R11), Z14
+	JMP        loadOf7Done
+
+loadOf7Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z7
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z8
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z9
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z10
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z11
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z12
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z13
+	KMOVW     28(R12), K1
+	VMOVUPS.Z 448(R11), K1, Z14
+
+loadOf7Done:
+	VALIGND $0x04, Z7, Z8, Z15
+	VALIGND $0x04, Z8, Z9, Z16
+	VALIGND $0x04, Z9, Z10, Z17
+	VALIGND $0x04, Z10, Z11, Z18
+	VALIGND $0x04, Z11, Z12, Z19
+	VALIGND $0x04, Z12, Z13, Z20
+	VALIGND $0x04, Z13, Z14, Z21
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of7:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of7From3
+	CMPQ         R11, $0x01
+	JGE          list0Of7From1
+	VBROADCASTSS (R12), Z22
+	VFMADD231PS  Z7, Z22, Z0
+	VFMADD231PS  Z8, Z22, Z1
+	VFMADD231PS  Z9, Z22, Z2
+	VFMADD231PS  Z10, Z22, Z3
+	VFMADD231PS  Z11, Z22, Z4
+	VFMADD231PS  Z12, Z22, Z5
+	VFMADD231PS  Z13, Z22, Z6
+	ADDQ         136(AX), R12
+	JMP          list0Of7
+
+list0Of7From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of7From2
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x04, Z7, Z15, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VPALIGNR     $0x04, Z8, Z16, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VPALIGNR     $0x04, Z9, Z17, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VPALIGNR     $0x04, Z10, Z18, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VPALIGNR     $0x04, Z11, Z19, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	VPALIGNR     $0x04, Z12, Z20, Z23
+	VFMADD231PS  Z23, Z22, Z5
+	VPALIGNR     $0x04, Z13, Z21, Z23
+	VFMADD231PS  Z23, Z22, Z6
+	ADDQ         136(AX), R12
+	JMP          list0Of7
+
+list0Of7From2:
+	VBROADCASTSS (R12), Z22
+	VSHUFPS      $0x4e, Z15, Z7, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VSHUFPS      $0x4e, Z16, Z8, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VSHUFPS      $0x4e, Z17, Z9, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VSHUFPS      $0x4e, Z18, Z10, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VSHUFPS      $0x4e, Z19, Z11, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	VSHUFPS      $0x4e, Z20, Z12, Z23
+	VFMADD231PS  Z23, Z22, Z5
+	VSHUFPS      $0x4e, Z21, Z13, Z23
+	VFMADD231PS  Z23, Z22, Z6
+	ADDQ         136(AX), R12
+	JMP          list0Of7
+
+list0Of7From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of7From5
+	CMPQ         R11, $0x04
+	JGE          list0Of7From4
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x0c, Z7, Z15, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VPALIGNR     $0x0c, Z8, Z16, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VPALIGNR     $0x0c, Z9, Z17, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VPALIGNR     $0x0c, Z10, Z18, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VPALIGNR     $0x0c, Z11, Z19, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	VPALIGNR     $0x0c, Z12, Z20, Z23
+	VFMADD231PS  Z23, Z22, Z5
+	VPALIGNR     $0x0c, Z13, Z21, Z23
+	VFMADD231PS  Z23, Z22, Z6
+	ADDQ         136(AX), R12
+	JMP          list0Of7
+
+list0Of7From4:
+	VBROADCASTSS (R12), Z22
+	VFMADD231PS  Z7, Z22, Z0
+	VFMADD231PS  Z8, Z22, Z1
+	VFMADD231PS  Z9, Z22, Z2
+	VFMADD231PS  Z10, Z22, Z3
+	VFMADD231PS  Z11, Z22, Z4
+	VFMADD231PS  Z12, Z22, Z5
+	VFMADD231PS  Z13, Z22, Z6
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x04, Z7, Z15, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VPALIGNR     $0x04, Z8, Z16, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VPALIGNR     $0x04, Z9, Z17, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VPALIGNR     $0x04, Z10, Z18, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VPALIGNR     $0x04, Z11, Z19, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	VPALIGNR     $0x04, Z12, Z20, Z23
+	VFMADD231PS  Z23, Z22, Z5
+	VPALIGNR     $0x04, Z13, Z21, Z23
+	VFMADD231PS  Z23, Z22, Z6
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z22
+	VSHUFPS      $0x4e, Z15, Z7, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VSHUFPS      $0x4e, Z16, Z8, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VSHUFPS      $0x4e, Z17, Z9, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VSHUFPS      $0x4e, Z18, Z10, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VSHUFPS      $0x4e, Z19, Z11, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	VSHUFPS      $0x4e, Z20, Z12, Z23
+	VFMADD231PS  Z23, Z22, Z5
+	VSHUFPS      $0x4e, Z21, Z13, Z23
+	VFMADD231PS  Z23, Z22, Z6
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x0c, Z7, Z15, Z7
+	VFMADD231PS  Z7, Z22, Z0
+	VPALIGNR     $0x0c, Z8, Z16, Z7
+	VFMADD231PS  Z7, Z22, Z1
+	VPALIGNR     $0x0c, Z9, Z17, Z7
+	VFMADD231PS  Z7, Z22, Z2
+	VPALIGNR     $0x0c, Z10, Z18, Z7
+	VFMADD231PS  Z7, Z22, Z3
+	VPALIGNR     $0x0c, Z11, Z19, Z7
+	VFMADD231PS  Z7, Z22, Z4
+	VPALIGNR     $0x0c, Z12, Z20, Z7
+	VFMADD231PS  Z7, Z22, Z5
+	VPALIGNR     $0x0c, Z13, Z21, Z7
+	VFMADD231PS  Z7, Z22, Z6
+	ADDQ         136(AX), R12
+	VMOVAPS      Z15, Z7
+	VMOVAPS      Z16, Z8
+	VMOVAPS      Z17, Z9
+	VMOVAPS      Z18, Z10
+	VMOVAPS      Z19, Z11
+	VMOVAPS      Z20, Z12
+	VMOVAPS      Z21, Z13
+	VALIGND      $0x04, Z14, Z14, Z14
+	VALIGND      $0x04, Z7, Z8, Z15
+	VALIGND      $0x04, Z8, Z9, Z16
+	VALIGND      $0x04, Z9, Z10, Z17
+	VALIGND      $0x04, Z10, Z11, Z18
+	VALIGND      $0x04, Z11, Z12, Z19
+	VALIGND      $0x04, Z12, Z13, Z20
+	VALIGND      $0x04, Z13, Z14, Z21
+	JMP          list0Of7
+
+list0Of7From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of7From6
+	VMOVAPS Z15, Z7
+	VMOVAPS Z16, Z8
+	VMOVAPS Z17, Z9
+	VMOVAPS Z18, Z10
+	VMOVAPS Z19, Z11
+	VMOVAPS Z20, Z12
+	VMOVAPS Z21, Z13
+	VALIGND $0x04, Z14, Z14, Z14
+	VALIGND $0x04, Z7, Z8, Z15
+	VALIGND $0x04, Z8, Z9, Z16
+	VALIGND $0x04, Z9, Z10, Z17
+	VALIGND $0x04, Z10, Z11, Z18
+	VALIGND $0x04, Z11, Z12, Z19
+	VALIGND $0x04, Z12, Z13, Z20
+	VALIGND $0x04, Z13, Z14, Z21
+	JMP     list0Of7
+
+list0Of7From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf7
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	PREFETCHT0 2432(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	VMOVUPS    Z3, 192(DX)
+	VMOVUPS    Z4, 256(DX)
+	VMOVUPS    Z5, 320(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf7Masked
+	VMOVUPS    Z6, 384(DX)
+	JMP        storeOf7Done
+
+storeOf7Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z6, K1, 384(DX)
+
+storeOf7Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf7
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf7
+	JMP  tileDone
+
+from8:
+imageOf8:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf8:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VMOVAPS      Z0, Z6
+	VMOVAPS      Z0, Z7
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf8:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	PREFETCHT0 2496(R11)
+	PREFETCHT0 2560(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf8Masked
+	VMOVUPS    (R11), Z8
+	VMOVUPS    64(R11), Z9
+	VMOVUPS    128(R11), Z10
+	VMOVUPS    192(R11), Z11
+	VMOVUPS    256(R11), Z12
+	VMOVUPS    320(R11), Z13
+	VMOVUPS    384(R11), Z14
+	VMOVUPS    448(R11), Z15
+	VMOVUPS    512(R11), Z16
+	JMP        loadOf8Done
+
+loadOf8Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z8
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z9
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z10
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z11
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z12
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z13
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z14
+	KMOVW     28(R12), K1
+	VMOVUPS.Z 448(R11), K1, Z15
+	KMOVW     32(R12), K1
+	VMOVUPS.Z 512(R11), K1, Z16
+
+loadOf8Done:
+	VALIGND $0x04, Z8, Z9, Z17
+	VALIGND $0x04, Z9, Z10, Z18
+	VALIGND $0x04, Z10, Z11, Z19
+	VALIGND $0x04, Z11, Z12, Z20
+	VALIGND $0x04, Z12, Z13, Z21
+	VALIGND $0x04, Z13, Z14, Z22
+	VALIGND $0x04, Z14, Z15, Z23
+	VALIGND $0x04, Z15, Z16, Z24
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+
+list0Of8:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of8From3
+	CMPQ         R11, $0x01
+	JGE          list0Of8From1
+	VBROADCASTSS (R12), Z25
+	VFMADD231PS  Z8, Z25, Z0
+	VFMADD231PS  Z9, Z25, Z1
+	VFMADD231PS  Z10, Z25, Z2
+	VFMADD231PS  Z11, Z25, Z3
+	VFMADD231PS  Z12, Z25, Z4
+	VFMADD231PS  Z13, Z25, Z5
+	VFMADD231PS  Z14, Z25, Z6
+	VFMADD231PS  Z15, Z25, Z7
+	ADDQ         136(AX), R12
+	JMP          list0Of8
+
+list0Of8From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of8From2
+	VBROADCASTSS (R12), Z25
+	VPALIGNR     $0x04, Z8, Z17, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VPALIGNR     $0x04, Z9, Z18, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VPALIGNR     $0x04, Z10, Z19, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VPALIGNR     $0x04, Z11, Z20, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VPALIGNR     $0x04, Z12, Z21, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VPALIGNR     $0x04, Z13, Z22, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	VPALIGNR     $0x04, Z14, Z23, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VPALIGNR     $0x04, Z15, Z24, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	ADDQ         136(AX), R12
+	JMP          list0Of8
+
+list0Of8From2:
+	VBROADCASTSS (R12), Z25
+	VSHUFPS      $0x4e, Z17, Z8, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VSHUFPS      $0x4e, Z18, Z9, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VSHUFPS      $0x4e, Z19, Z10, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VSHUFPS      $0x4e, Z20, Z11, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VSHUFPS      $0x4e, Z21, Z12, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VSHUFPS      $0x4e, Z22, Z13, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	VSHUFPS      $0x4e, Z23, Z14, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VSHUFPS      $0x4e, Z24, Z15, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	ADDQ         136(AX), R12
+	JMP          list0Of8
+
+list0Of8From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of8From5
+	CMPQ         R11, $0x04
+	JGE          list0Of8From4
+	VBROADCASTSS (R12), Z25
+	VPALIGNR     $0x0c, Z8, Z17, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VPALIGNR     $0x0c, Z9, Z18, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VPALIGNR     $0x0c, Z10, Z19, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VPALIGNR     $0x0c, Z11, Z20, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VPALIGNR     $0x0c, Z12, Z21, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VPALIGNR     $0x0c, Z13, Z22, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	VPALIGNR     $0x0c, Z14, Z23, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VPALIGNR     $0x0c, Z15, Z24, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	ADDQ         136(AX), R12
+	JMP          list0Of8
+
+list0Of8From4:
+	VBROADCASTSS (R12), Z25
+	VFMADD231PS  Z8, Z25, Z0
+	VFMADD231PS  Z9, Z25, Z1
+	VFMADD231PS  Z10, Z25, Z2
+	VFMADD231PS  Z11, Z25, Z3
+	VFMADD231PS  Z12, Z25, Z4
+	VFMADD231PS  Z13, Z25, Z5
+	VFMADD231PS  Z14, Z25, Z6
+	VFMADD231PS  Z15, Z25, Z7
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z25
+	VPALIGNR     $0x04, Z8, Z17, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VPALIGNR     $0x04, Z9, Z18, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VPALIGNR     $0x04, Z10, Z19, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VPALIGNR     $0x04, Z11, Z20, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VPALIGNR     $0x04, Z12, Z21, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VPALIGNR     $0x04, Z13, Z22, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	VPALIGNR     $0x04, Z14, Z23, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VPALIGNR     $0x04, Z15, Z24, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z25
+	VSHUFPS      $0x4e, Z17, Z8, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VSHUFPS      $0x4e, Z18, Z9, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VSHUFPS      $0x4e, Z19, Z10, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VSHUFPS      $0x4e, Z20, Z11, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VSHUFPS      $0x4e, Z21, Z12, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VSHUFPS      $0x4e, Z22, Z13, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	VSHUFPS      $0x4e, Z23, Z14, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VSHUFPS      $0x4e, Z24, Z15, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z25
+	VPALIGNR     $0x0c, Z8, Z17, Z8
+	VFMADD231PS  Z8, Z25, Z0
+	VPALIGNR     $0x0c, Z9, Z18, Z8
+	VFMADD231PS  Z8, Z25, Z1
+	VPALIGNR     $0x0c, Z10, Z19, Z8
+	VFMADD231PS  Z8, Z25, Z2
+	VPALIGNR     $0x0c, Z11, Z20, Z8
+	VFMADD231PS  Z8, Z25, Z3
+	VPALIGNR     $0x0c, Z12, Z21, Z8
+	VFMADD231PS  Z8, Z25, Z4
+	VPALIGNR     $0x0c, Z13, Z22, Z8
+	VFMADD231PS  Z8, Z25, Z5
+	VPALIGNR     $0x0c, Z14, Z23, Z8
+	VFMADD231PS  Z8, Z25, Z6
+	VPALIGNR     $0x0c, Z15, Z24, Z8
+	VFMADD231PS  Z8, Z25, Z7
+	ADDQ         136(AX), R12
+	VMOVAPS      Z17, Z8
+	VMOVAPS      Z18, Z9
+	VMOVAPS      Z19, Z10
+	VMOVAPS      Z20, Z11
+	VMOVAPS      Z21, Z12
+	VMOVAPS      Z22, Z13
+	VMOVAPS      Z23, Z14
+	VMOVAPS      Z24, Z15
+	VALIGND      $0x04, Z16, Z16, Z16
+	VALIGND      $0x04, Z8, Z9, Z17
+	VALIGND      $0x04, Z9, Z10, Z18
+	VALIGND      $0x04, Z10, Z11, Z19
+	VALIGND      $0x04, Z11, Z12, Z20
+	VALIGND      $0x04, Z12, Z13, Z21
+	VALIGND      $0x04, Z13, Z14, Z22
+	VALIGND      $0x04, Z14, Z15, Z23
+	VALIGND      $0x04, Z15, Z16, Z24
+	JMP          list0Of8
+
+list0Of8From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of8From6
+	VMOVAPS Z17, Z8
+	VMOVAPS Z18, Z9
+	VMOVAPS Z19, Z10
+	VMOVAPS Z20, Z11
+	VMOVAPS Z21, Z12
+	VMOVAPS Z22, Z13
+	VMOVAPS Z23, Z14
+	VMOVAPS Z24, Z15
+	VALIGND $0x04, Z16, Z16, Z16
+	VALIGND $0x04, Z8, Z9, Z17
+	VALIGND $0x04, Z9, Z10, Z18
+	VALIGND $0x04, Z10, Z11, Z19
+	VALIGND $0x04, Z11, Z12, Z20
+	VALIGND $0x04, Z12, Z13, Z21
+	VALIGND $0x04, Z13, Z14, Z22
+	VALIGND $0x04, Z14, Z15, Z23
+	VALIGND $0x04, Z15, Z16, Z24
+	JMP     list0Of8
+
+list0Of8From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf8
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	PREFETCHT0 2432(DX)
+	PREFETCHT0 2496(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	VMOVUPS    Z3, 192(DX)
+	VMOVUPS    Z4, 256(DX)
+	VMOVUPS    Z5, 320(DX)
+	VMOVUPS    Z6, 384(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf8Masked
+	VMOVUPS    Z7, 448(DX)
+	JMP        storeOf8Done
+
+storeOf8Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z7, K1, 448(DX)
+
+storeOf8Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf8
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf8
 
 tileDone:
-	ADDQ    $0x20, R11
-	DECQ    152(AX)
-	JNZ     tile
-	MOVQ    88(AX), R11
-	ADDQ    R11, 136(AX)
-	MOVQ    96(AX), R11
-	ADDQ    R11, 144(AX)
-	DECQ    160(AX)
-	JNZ     image
-	MOVQ    168(AX), R11
-	VADDPS  (R11), Y0, Y0
-	VMOVUPS Y0, (R11)
-	VADDPS  32(R11), Y1, Y1
-	VMOVUPS Y1, 32(R11)
-	VADDPS  64(R11), Y2, Y2
-	VMOVUPS Y2, 64(R11)
-	VADDPS  96(R11), Y3, Y3
-	VMOVUPS Y3, 96(R11)
-	VADDPS  128(R11), Y4, Y4
-	VMOVUPS Y4, 128(R11)
-	VADDPS  160(R11), Y5, Y5
-	VMOVUPS Y5, 160(R11)
-	VADDPS  192(R11), Y6, Y6
-	VMOVUPS Y6, 192(R11)
-	VADDPS  224(R11), Y7, Y7
-	VMOVUPS Y7, 224(R11)
-	MOVQ    24(AX), R11
-	ADDQ    R11, 120(AX)
-	MOVQ    32(AX), R11
-	ADDQ    R11, 128(AX)
-	MOVQ    112(AX), R11
-	ADDQ    R11, 168(AX)
-	DECQ    16(AX)
-	JNZ     channel
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func lineWindowsStridedAVX512(lineWindows *lineWindows)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·lineWindowsStridedAVX512(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
+
+tile:
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x04
+	JGE  from4
+	CMPQ CX, $0x02
+	JGE  from2
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf1:
+	VBROADCASTSS (DI), Z0
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf1:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf1Masked
+	VMOVUPS    (R11), Z1
+	VMOVUPS    64(R11), Z2
+	VMOVUPS    128(R11), Z3
+	VMOVUPS    192(R11), Z4
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z1
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z2
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z3
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z4
+
+loadOf1Done:
+	MOVQ      112(AX), R11
+	VMOVUPS   (R11), Z5
+	VMOVUPS   64(R11), Z6
+	VMOVAPS   Z6, Z7
+	VPERMI2PS Z2, Z1, Z7
+	VPERMT2PS Z2, Z5, Z1
+	VMOVAPS   Z7, Z2
+	VMOVAPS   Z6, Z6
+	VPERMI2PS Z4, Z3, Z6
+	VPERMT2PS Z4, Z5, Z3
+	VMOVAPS   Z6, Z4
+	VALIGND   $0x04, Z1, Z3, Z5
+	MOVQ      24(R8), R12
+	ADDQ      BX, R12
+
+list0Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of1From3
+	CMPQ         R11, $0x01
+	JGE          list0Of1From1
+	VBROADCASTSS (R12), Z6
+	VFMADD231PS  Z1, Z6, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of1From2
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x04, Z1, Z5, Z7
+	VFMADD231PS  Z7, Z6, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From2:
+	VBROADCASTSS (R12), Z6
+	VSHUFPS      $0x4e, Z5, Z1, Z7
+	VFMADD231PS  Z7, Z6, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of1From5
+	CMPQ         R11, $0x04
+	JGE          list0Of1From4
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x0c, Z1, Z5, Z7
+	VFMADD231PS  Z7, Z6, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From4:
+	VBROADCASTSS (R12), Z6
+	VFMADD231PS  Z1, Z6, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x04, Z1, Z5, Z7
+	VFMADD231PS  Z7, Z6, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z6
+	VSHUFPS      $0x4e, Z5, Z1, Z7
+	VFMADD231PS  Z7, Z6, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x0c, Z1, Z5, Z1
+	VFMADD231PS  Z1, Z6, Z0
+	ADDQ         136(AX), R12
+	VMOVAPS      Z5, Z1
+	VALIGND      $0x04, Z3, Z3, Z3
+	VALIGND      $0x04, Z1, Z3, Z5
+	JMP          list0Of1
+
+list0Of1From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of1From6
+	VMOVAPS Z5, Z1
+	VALIGND $0x04, Z3, Z3, Z3
+	VALIGND $0x04, Z1, Z3, Z5
+	JMP     list0Of1
+
+list0Of1From6:
+	VALIGND $0x04, Z2, Z4, Z1
+	MOVQ    32(R8), R12
+	ADDQ    BX, R12
+
+list1Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of1From3
+	CMPQ         R11, $0x01
+	JGE          list1Of1From1
+	VBROADCASTSS (R12), Z3
+	VFMADD231PS  Z2, Z3, Z0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of1From2
+	VBROADCASTSS (R12), Z3
+	VPALIGNR     $0x04, Z2, Z1, Z5
+	VFMADD231PS  Z5, Z3, Z0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From2:
+	VBROADCASTSS (R12), Z3
+	VSHUFPS      $0x4e, Z1, Z2, Z5
+	VFMADD231PS  Z5, Z3, Z0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of1From5
+	CMPQ         R11, $0x04
+	JGE          list1Of1From4
+	VBROADCASTSS (R12), Z3
+	VPALIGNR     $0x0c, Z2, Z1, Z5
+	VFMADD231PS  Z5, Z3, Z0
+	ADDQ         136(AX), R12
+	JMP          list1Of1
+
+list1Of1From4:
+	VBROADCASTSS (R12), Z3
+	VFMADD231PS  Z2, Z3, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z3
+	VPALIGNR     $0x04, Z2, Z1, Z5
+	VFMADD231PS  Z5, Z3, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z3
+	VSHUFPS      $0x4e, Z1, Z2, Z5
+	VFMADD231PS  Z5, Z3, Z0
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z3
+	VPALIGNR     $0x0c, Z2, Z1, Z2
+	VFMADD231PS  Z2, Z3, Z0
+	ADDQ         136(AX), R12
+	VMOVAPS      Z1, Z2
+	VALIGND      $0x04, Z4, Z4, Z4
+	VALIGND      $0x04, Z2, Z4, Z1
+	JMP          list1Of1
+
+list1Of1From5:
+	CMPQ    R11, $0x06
+	JGE     list1Of1From6
+	VMOVAPS Z1, Z2
+	VALIGND $0x04, Z4, Z4, Z4
+	VALIGND $0x04, Z2, Z4, Z1
+	JMP     list1Of1
+
+list1Of1From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf1
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf1Masked
+	VMOVUPS    Z0, (DX)
+	JMP        storeOf1Done
+
+storeOf1Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z0, K1, (DX)
+
+storeOf1Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+	CMPQ CX, $0x03
+	JGE  from3
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf2:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf2Masked
+	VMOVUPS    (R11), Z2
+	VMOVUPS    64(R11), Z3
+	VMOVUPS    128(R11), Z4
+	VMOVUPS    192(R11), Z5
+	VMOVUPS    256(R11), Z6
+	VMOVUPS    320(R11), Z7
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z2
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z3
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z4
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z5
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z6
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z7
+
+loadOf2Done:
+	MOVQ      112(AX), R11
+	VMOVUPS   (R11), Z8
+	VMOVUPS   64(R11), Z9
+	VMOVAPS   Z9, Z10
+	VPERMI2PS Z3, Z2, Z10
+	VPERMT2PS Z3, Z8, Z2
+	VMOVAPS   Z10, Z3
+	VMOVAPS   Z9, Z10
+	VPERMI2PS Z5, Z4, Z10
+	VPERMT2PS Z5, Z8, Z4
+	VMOVAPS   Z10, Z5
+	VMOVAPS   Z9, Z9
+	VPERMI2PS Z7, Z6, Z9
+	VPERMT2PS Z7, Z8, Z6
+	VMOVAPS   Z9, Z7
+	VALIGND   $0x04, Z2, Z4, Z8
+	VALIGND   $0x04, Z4, Z6, Z9
+	MOVQ      24(R8), R12
+	ADDQ      BX, R12
+
+list0Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of2From3
+	CMPQ         R11, $0x01
+	JGE          list0Of2From1
+	VBROADCASTSS (R12), Z10
+	VFMADD231PS  Z2, Z10, Z0
+	VFMADD231PS  Z4, Z10, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of2From2
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x04, Z2, Z8, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VPALIGNR     $0x04, Z4, Z9, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From2:
+	VBROADCASTSS (R12), Z10
+	VSHUFPS      $0x4e, Z8, Z2, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VSHUFPS      $0x4e, Z9, Z4, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of2From5
+	CMPQ         R11, $0x04
+	JGE          list0Of2From4
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x0c, Z2, Z8, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VPALIGNR     $0x0c, Z4, Z9, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From4:
+	VBROADCASTSS (R12), Z10
+	VFMADD231PS  Z2, Z10, Z0
+	VFMADD231PS  Z4, Z10, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x04, Z2, Z8, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VPALIGNR     $0x04, Z4, Z9, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z10
+	VSHUFPS      $0x4e, Z8, Z2, Z11
+	VFMADD231PS  Z11, Z10, Z0
+	VSHUFPS      $0x4e, Z9, Z4, Z11
+	VFMADD231PS  Z11, Z10, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z10
+	VPALIGNR     $0x0c, Z2, Z8, Z2
+	VFMADD231PS  Z2, Z10, Z0
+	VPALIGNR     $0x0c, Z4, Z9, Z2
+	VFMADD231PS  Z2, Z10, Z1
+	ADDQ         136(AX), R12
+	VMOVAPS      Z8, Z2
+	VMOVAPS      Z9, Z4
+	VALIGND      $0x04, Z6, Z6, Z6
+	VALIGND      $0x04, Z2, Z4, Z8
+	VALIGND      $0x04, Z4, Z6, Z9
+	JMP          list0Of2
+
+list0Of2From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of2From6
+	VMOVAPS Z8, Z2
+	VMOVAPS Z9, Z4
+	VALIGND $0x04, Z6, Z6, Z6
+	VALIGND $0x04, Z2, Z4, Z8
+	VALIGND $0x04, Z4, Z6, Z9
+	JMP     list0Of2
+
+list0Of2From6:
+	VALIGND $0x04, Z3, Z5, Z2
+	VALIGND $0x04, Z5, Z7, Z4
+	MOVQ    32(R8), R12
+	ADDQ    BX, R12
+
+list1Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of2From3
+	CMPQ         R11, $0x01
+	JGE          list1Of2From1
+	VBROADCASTSS (R12), Z6
+	VFMADD231PS  Z3, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of2From2
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x04, Z3, Z2, Z8
+	VFMADD231PS  Z8, Z6, Z0
+	VPALIGNR     $0x04, Z5, Z4, Z8
+	VFMADD231PS  Z8, Z6, Z1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From2:
+	VBROADCASTSS (R12), Z6
+	VSHUFPS      $0x4e, Z2, Z3, Z8
+	VFMADD231PS  Z8, Z6, Z0
+	VSHUFPS      $0x4e, Z4, Z5, Z8
+	VFMADD231PS  Z8, Z6, Z1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of2From5
+	CMPQ         R11, $0x04
+	JGE          list1Of2From4
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x0c, Z3, Z2, Z8
+	VFMADD231PS  Z8, Z6, Z0
+	VPALIGNR     $0x0c, Z5, Z4, Z8
+	VFMADD231PS  Z8, Z6, Z1
+	ADDQ         136(AX), R12
+	JMP          list1Of2
+
+list1Of2From4:
+	VBROADCASTSS (R12), Z6
+	VFMADD231PS  Z3, Z6, Z0
+	VFMADD231PS  Z5, Z6, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x04, Z3, Z2, Z8
+	VFMADD231PS  Z8, Z6, Z0
+	VPALIGNR     $0x04, Z5, Z4, Z8
+	VFMADD231PS  Z8, Z6, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z6
+	VSHUFPS      $0x4e, Z2, Z3, Z8
+	VFMADD231PS  Z8, Z6, Z0
+	VSHUFPS      $0x4e, Z4, Z5, Z8
+	VFMADD231PS  Z8, Z6, Z1
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z6
+	VPALIGNR     $0x0c, Z3, Z2, Z3
+	VFMADD231PS  Z3, Z6, Z0
+	VPALIGNR     $0x0c, Z5, Z4, Z3
+	VFMADD231PS  Z3, Z6, Z1
+	ADDQ         136(AX), R12
+	VMOVAPS      Z2, Z3
+	VMOVAPS      Z4, Z5
+	VALIGND      $0x04, Z7, Z7, Z7
+	VALIGND      $0x04, Z3, Z5, Z2
+	VALIGND      $0x04, Z5, Z7, Z4
+	JMP          list1Of2
+
+list1Of2From5:
+	CMPQ    R11, $0x06
+	JGE     list1Of2From6
+	VMOVAPS Z2, Z3
+	VMOVAPS Z4, Z5
+	VALIGND $0x04, Z7, Z7, Z7
+	VALIGND $0x04, Z3, Z5, Z2
+	VALIGND $0x04, Z5, Z7, Z4
+	JMP     list1Of2
+
+list1Of2From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf2
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	VMOVUPS    Z0, (DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf2Masked
+	VMOVUPS    Z1, 64(DX)
+	JMP        storeOf2Done
+
+storeOf2Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z1, K1, 64(DX)
+
+storeOf2Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf3:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	PREFETCHT0 2496(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf3Masked
+	VMOVUPS    (R11), Z3
+	VMOVUPS    64(R11), Z4
+	VMOVUPS    128(R11), Z5
+	VMOVUPS    192(R11), Z6
+	VMOVUPS    256(R11), Z7
+	VMOVUPS    320(R11), Z8
+	VMOVUPS    384(R11), Z9
+	VMOVUPS    448(R11), Z10
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z3
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z4
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z5
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z6
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z7
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z8
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z9
+	KMOVW     28(R12), K1
+	VMOVUPS.Z 448(R11), K1, Z10
+
+loadOf3Done:
+	MOVQ      112(AX), R11
+	VMOVUPS   (R11), Z11
+	VMOVUPS   64(R11), Z12
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z4, Z3, Z13
+	VPERMT2PS Z4, Z11, Z3
+	VMOVAPS   Z13, Z4
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z6, Z5, Z13
+	VPERMT2PS Z6, Z11, Z5
+	VMOVAPS   Z13, Z6
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z8, Z7, Z13
+	VPERMT2PS Z8, Z11, Z7
+	VMOVAPS   Z13, Z8
+	VMOVAPS   Z12, Z12
+	VPERMI2PS Z10, Z9, Z12
+	VPERMT2PS Z10, Z11, Z9
+	VMOVAPS   Z12, Z10
+	VALIGND   $0x04, Z3, Z5, Z11
+	VALIGND   $0x04, Z5, Z7, Z12
+	VALIGND   $0x04, Z7, Z9, Z13
+	MOVQ      24(R8), R12
+	ADDQ      BX, R12
+
+list0Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of3From3
+	CMPQ         R11, $0x01
+	JGE          list0Of3From1
+	VBROADCASTSS (R12), Z14
+	VFMADD231PS  Z3, Z14, Z0
+	VFMADD231PS  Z5, Z14, Z1
+	VFMADD231PS  Z7, Z14, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of3From2
+	VBROADCASTSS (R12), Z14
+	VPALIGNR     $0x04, Z3, Z11, Z15
+	VFMADD231PS  Z15, Z14, Z0
+	VPALIGNR     $0x04, Z5, Z12, Z15
+	VFMADD231PS  Z15, Z14, Z1
+	VPALIGNR     $0x04, Z7, Z13, Z15
+	VFMADD231PS  Z15, Z14, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From2:
+	VBROADCASTSS (R12), Z14
+	VSHUFPS      $0x4e, Z11, Z3, Z15
+	VFMADD231PS  Z15, Z14, Z0
+	VSHUFPS      $0x4e, Z12, Z5, Z15
+	VFMADD231PS  Z15, Z14, Z1
+	VSHUFPS      $0x4e, Z13, Z7, Z15
+	VFMADD231PS  Z15, Z14, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of3From5
+	CMPQ         R11, $0x04
+	JGE          list0Of3From4
+	VBROADCASTSS (R12), Z14
+	VPALIGNR     $0x0c, Z3, Z11, Z15
+	VFMADD231PS  Z15, Z14, Z0
+	VPALIGNR     $0x0c, Z5, Z12, Z15
+	VFMADD231PS  Z15, Z14, Z1
+	VPALIGNR     $0x0c, Z7, Z13, Z15
+	VFMADD231PS  Z15, Z14, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From4:
+	VBROADCASTSS (R12), Z14
+	VFMADD231PS  Z3, Z14, Z0
+	VFMADD231PS  Z5, Z14, Z1
+	VFMADD231PS  Z7, Z14, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z14
+	VPALIGNR     $0x04, Z3, Z11, Z15
+	VFMADD231PS  Z15, Z14, Z0
+	VPALIGNR     $0x04, Z5, Z12, Z15
+	VFMADD231PS  Z15, Z14, Z1
+	VPALIGNR     $0x04, Z7, Z13, Z15
+	VFMADD231PS  Z15, Z14, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z14
+	VSHUFPS      $0x4e, Z11, Z3, Z15
+	VFMADD231PS  Z15, Z14, Z0
+	VSHUFPS      $0x4e, Z12, Z5, Z15
+	VFMADD231PS  Z15, Z14, Z1
+	VSHUFPS      $0x4e, Z13, Z7, Z15
+	VFMADD231PS  Z15, Z14, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z14
+	VPALIGNR     $0x0c, Z3, Z11, Z3
+	VFMADD231PS  Z3, Z14, Z0
+	VPALIGNR     $0x0c, Z5, Z12, Z3
+	VFMADD231PS  Z3, Z14, Z1
+	VPALIGNR     $0x0c, Z7, Z13, Z3
+	VFMADD231PS  Z3, Z14, Z2
+	ADDQ         136(AX), R12
+	VMOVAPS      Z11, Z3
+	VMOVAPS      Z12, Z5
+	VMOVAPS      Z13, Z7
+	VALIGND      $0x04, Z9, Z9, Z9
+	VALIGND      $0x04, Z3, Z5, Z11
+	VALIGND      $0x04, Z5, Z7, Z12
+	VALIGND      $0x04, Z7, Z9, Z13
+	JMP          list0Of3
+
+list0Of3From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of3From6
+	VMOVAPS Z11, Z3
+	VMOVAPS Z12, Z5
+	VMOVAPS Z13, Z7
+	VALIGND $0x04, Z9, Z9, Z9
+	VALIGND $0x04, Z3, Z5, Z11
+	VALIGND $0x04, Z5, Z7, Z12
+	VALIGND $0x04, Z7, Z9, Z13
+	JMP     list0Of3
+
+list0Of3From6:
+	VALIGND $0x04, Z4, Z6, Z3
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+	MOVQ    32(R8), R12
+	ADDQ    BX, R12
+
+list1Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of3From3
+	CMPQ         R11, $0x01
+	JGE          list1Of3From1
+	VBROADCASTSS (R12), Z9
+	VFMADD231PS  Z4, Z9, Z0
+	VFMADD231PS  Z6, Z9, Z1
+	VFMADD231PS  Z8, Z9, Z2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of3From2
+	VBROADCASTSS (R12), Z9
+	VPALIGNR     $0x04, Z4, Z3, Z11
+	VFMADD231PS  Z11, Z9, Z0
+	VPALIGNR     $0x04, Z6, Z5, Z11
+	VFMADD231PS  Z11, Z9, Z1
+	VPALIGNR     $0x04, Z8, Z7, Z11
+	VFMADD231PS  Z11, Z9, Z2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From2:
+	VBROADCASTSS (R12), Z9
+	VSHUFPS      $0x4e, Z3, Z4, Z11
+	VFMADD231PS  Z11, Z9, Z0
+	VSHUFPS      $0x4e, Z5, Z6, Z11
+	VFMADD231PS  Z11, Z9, Z1
+	VSHUFPS      $0x4e, Z7, Z8, Z11
+	VFMADD231PS  Z11, Z9, Z2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of3From5
+	CMPQ         R11, $0x04
+	JGE          list1Of3From4
+	VBROADCASTSS (R12), Z9
+	VPALIGNR     $0x0c, Z4, Z3, Z11
+	VFMADD231PS  Z11, Z9, Z0
+	VPALIGNR     $0x0c, Z6, Z5, Z11
+	VFMADD231PS  Z11, Z9, Z1
+	VPALIGNR     $0x0c, Z8, Z7, Z11
+	VFMADD231PS  Z11, Z9, Z2
+	ADDQ         136(AX), R12
+	JMP          list1Of3
+
+list1Of3From4:
+	VBROADCASTSS (R12), Z9
+	VFMADD231PS  Z4, Z9, Z0
+	VFMADD231PS  Z6, Z9, Z1
+	VFMADD231PS  Z8, Z9, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z9
+	VPALIGNR     $0x04, Z4, Z3, Z11
+	VFMADD231PS  Z11, Z9, Z0
+	VPALIGNR     $0x04, Z6, Z5, Z11
+	VFMADD231PS  Z11, Z9, Z1
+	VPALIGNR     $0x04, Z8, Z7, Z11
+	VFMADD231PS  Z11, Z9, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z9
+	VSHUFPS      $0x4e, Z3, Z4, Z11
+	VFMADD231PS  Z11, Z9, Z0
+	VSHUFPS      $0x4e, Z5, Z6, Z11
+	VFMADD231PS  Z11, Z9, Z1
+	VSHUFPS      $0x4e, Z7, Z8, Z11
+	VFMADD231PS  Z11, Z9, Z2
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z9
+	VPALIGNR     $0x0c, Z4, Z3, Z4
+	VFMADD231PS  Z4, Z9, Z0
+	VPALIGNR     $0x0c, Z6, Z5, Z4
+	VFMADD231PS  Z4, Z9, Z1
+	VPALIGNR     $0x0c, Z8, Z7, Z4
+	VFMADD231PS  Z4, Z9, Z2
+	ADDQ         136(AX), R12
+	VMOVAPS      Z3, Z4
+	VMOVAPS      Z5, Z6
+	VMOVAPS      Z7, Z8
+	VALIGND      $0x04, Z10, Z10, Z10
+	VALIGND      $0x04, Z4, Z6, Z3
+	VALIGND      $0x04, Z6, Z8, Z5
+	VALIGND      $0x04, Z8, Z10, Z7
+	JMP          list1Of3
+
+list1Of3From5:
+	CMPQ    R11, $0x06
+	JGE     list1Of3From6
+	VMOVAPS Z3, Z4
+	VMOVAPS Z5, Z6
+	VMOVAPS Z7, Z8
+	VALIGND $0x04, Z10, Z10, Z10
+	VALIGND $0x04, Z4, Z6, Z3
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+	JMP     list1Of3
+
+list1Of3From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf3
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf3Masked
+	VMOVUPS    Z2, 128(DX)
+	JMP        storeOf3Done
+
+storeOf3Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z2, K1, 128(DX)
+
+storeOf3Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+	CMPQ CX, $0x05
+	JGE  from5
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf4:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf4:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	PREFETCHT0 2496(R11)
+	PREFETCHT0 2560(R11)
+	PREFETCHT0 2624(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf4Masked
+	VMOVUPS    (R11), Z4
+	VMOVUPS    64(R11), Z5
+	VMOVUPS    128(R11), Z6
+	VMOVUPS    192(R11), Z7
+	VMOVUPS    256(R11), Z8
+	VMOVUPS    320(R11), Z9
+	VMOVUPS    384(R11), Z10
+	VMOVUPS    448(R11), Z11
+	VMOVUPS    512(R11), Z12
+	VMOVUPS    576(R11), Z13
+	JMP        loadOf4Done
+
+loadOf4Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z4
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z5
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z6
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z7
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z8
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z9
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z10
+	KMOVW     28(R12), K1
+	VMOVUPS.Z 448(R11), K1, Z11
+	KMOVW     32(R12), K1
+	VMOVUPS.Z 512(R11), K1, Z12
+	KMOVW     36(R12), K1
+	VMOVUPS.Z 576(R11), K1, Z13
+
+loadOf4Done:
+	MOVQ      112(AX), R11
+	VMOVUPS   (R11), Z14
+	VMOVUPS   64(R11), Z15
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z5, Z4, Z16
+	VPERMT2PS Z5, Z14, Z4
+	VMOVAPS   Z16, Z5
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z7, Z6, Z16
+	VPERMT2PS Z7, Z14, Z6
+	VMOVAPS   Z16, Z7
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z9, Z8, Z16
+	VPERMT2PS Z9, Z14, Z8
+	VMOVAPS   Z16, Z9
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z11, Z10, Z16
+	VPERMT2PS Z11, Z14, Z10
+	VMOVAPS   Z16, Z11
+	VMOVAPS   Z15, Z15
+	VPERMI2PS Z13, Z12, Z15
+	VPERMT2PS Z13, Z14, Z12
+	VMOVAPS   Z15, Z13
+	VALIGND   $0x04, Z4, Z6, Z14
+	VALIGND   $0x04, Z6, Z8, Z15
+	VALIGND   $0x04, Z8, Z10, Z16
+	VALIGND   $0x04, Z10, Z12, Z17
+	MOVQ      24(R8), R12
+	ADDQ      BX, R12
+
+list0Of4:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of4From3
+	CMPQ         R11, $0x01
+	JGE          list0Of4From1
+	VBROADCASTSS (R12), Z18
+	VFMADD231PS  Z4, Z18, Z0
+	VFMADD231PS  Z6, Z18, Z1
+	VFMADD231PS  Z8, Z18, Z2
+	VFMADD231PS  Z10, Z18, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of4From2
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x04, Z4, Z14, Z19
+	VFMADD231PS  Z19, Z18, Z0
+	VPALIGNR     $0x04, Z6, Z15, Z19
+	VFMADD231PS  Z19, Z18, Z1
+	VPALIGNR     $0x04, Z8, Z16, Z19
+	VFMADD231PS  Z19, Z18, Z2
+	VPALIGNR     $0x04, Z10, Z17, Z19
+	VFMADD231PS  Z19, Z18, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From2:
+	VBROADCASTSS (R12), Z18
+	VSHUFPS      $0x4e, Z14, Z4, Z19
+	VFMADD231PS  Z19, Z18, Z0
+	VSHUFPS      $0x4e, Z15, Z6, Z19
+	VFMADD231PS  Z19, Z18, Z1
+	VSHUFPS      $0x4e, Z16, Z8, Z19
+	VFMADD231PS  Z19, Z18, Z2
+	VSHUFPS      $0x4e, Z17, Z10, Z19
+	VFMADD231PS  Z19, Z18, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of4From5
+	CMPQ         R11, $0x04
+	JGE          list0Of4From4
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x0c, Z4, Z14, Z19
+	VFMADD231PS  Z19, Z18, Z0
+	VPALIGNR     $0x0c, Z6, Z15, Z19
+	VFMADD231PS  Z19, Z18, Z1
+	VPALIGNR     $0x0c, Z8, Z16, Z19
+	VFMADD231PS  Z19, Z18, Z2
+	VPALIGNR     $0x0c, Z10, Z17, Z19
+	VFMADD231PS  Z19, Z18, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From4:
+	VBROADCASTSS (R12), Z18
+	VFMADD231PS  Z4, Z18, Z0
+	VFMADD231PS  Z6, Z18, Z1
+	VFMADD231PS  Z8, Z18, Z2
+	VFMADD231PS  Z10, Z18, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x04, Z4, Z14, Z19
+	VFMADD231PS  Z19, Z18, Z0
+	VPALIGNR     $0x04, Z6, Z15, Z19
+	VFMADD231PS  Z19, Z18, Z1
+	VPALIGNR     $0x04, Z8, Z16, Z19
+	VFMADD231PS  Z19, Z18, Z2
+	VPALIGNR     $0x04, Z10, Z17, Z19
+	VFMADD231PS  Z19, Z18, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z18
+	VSHUFPS      $0x4e, Z14, Z4, Z19
+	VFMADD231PS  Z19, Z18, Z0
+	VSHUFPS      $0x4e, Z15, Z6, Z19
+	VFMADD231PS  Z19, Z18, Z1
+	VSHUFPS      $0x4e, Z16, Z8, Z19
+	VFMADD231PS  Z19, Z18, Z2
+	VSHUFPS      $0x4e, Z17, Z10, Z19
+	VFMADD231PS  Z19, Z18, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x0c, Z4, Z14, Z4
+	VFMADD231PS  Z4, Z18, Z0
+	VPALIGNR     $0x0c, Z6, Z15, Z4
+	VFMADD231PS  Z4, Z18, Z1
+	VPALIGNR     $0x0c, Z8, Z16, Z4
+	VFMADD231PS  Z4, Z18, Z2
+	VPALIGNR     $0x0c, Z10, Z17, Z4
+	VFMADD231PS  Z4, Z18, Z3
+	ADDQ         136(AX), R12
+	VMOVAPS      Z14, Z4
+	VMOVAPS      Z15, Z6
+	VMOVAPS      Z16, Z8
+	VMOVAPS      Z17, Z10
+	VALIGND      $0x04, Z12, Z12, Z12
+	VALIGND      $0x04, Z4, Z6, Z14
+	VALIGND      $0x04, Z6, Z8, Z15
+	VALIGND      $0x04, Z8, Z10, Z16
+	VALIGND      $0x04, Z10, Z12, Z17
+	JMP          list0Of4
+
+list0Of4From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of4From6
+	VMOVAPS Z14, Z4
+	VMOVAPS Z15, Z6
+	VMOVAPS Z16, Z8
+	VMOVAPS Z17, Z10
+	VALIGND $0x04, Z12, Z12, Z12
+	VALIGND $0x04, Z4, Z6, Z14
+	VALIGND $0x04, Z6, Z8, Z15
+	VALIGND $0x04, Z8, Z10, Z16
+	VALIGND $0x04, Z10, Z12, Z17
+	JMP     list0Of4
+
+list0Of4From6:
+	VALIGND $0x04, Z5, Z7, Z4
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+	MOVQ    32(R8), R12
+	ADDQ    BX, R12
+
+list1Of4:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of4From3
+	CMPQ         R11, $0x01
+	JGE          list1Of4From1
+	VBROADCASTSS (R12), Z12
+	VFMADD231PS  Z5, Z12, Z0
+	VFMADD231PS  Z7, Z12, Z1
+	VFMADD231PS  Z9, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	ADDQ         136(AX), R12
+	JMP          list1Of4
+
+list1Of4From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of4From2
+	VBROADCASTSS (R12), Z12
+	VPALIGNR     $0x04, Z5, Z4, Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VPALIGNR     $0x04, Z7, Z6, Z14
+	VFMADD231PS  Z14, Z12, Z1
+	VPALIGNR     $0x04, Z9, Z8, Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VPALIGNR     $0x04, Z11, Z10, Z14
+	VFMADD231PS  Z14, Z12, Z3
+	ADDQ         136(AX), R12
+	JMP          list1Of4
+
+list1Of4From2:
+	VBROADCASTSS (R12), Z12
+	VSHUFPS      $0x4e, Z4, Z5, Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VSHUFPS      $0x4e, Z6, Z7, Z14
+	VFMADD231PS  Z14, Z12, Z1
+	VSHUFPS      $0x4e, Z8, Z9, Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VSHUFPS      $0x4e, Z10, Z11, Z14
+	VFMADD231PS  Z14, Z12, Z3
+	ADDQ         136(AX), R12
+	JMP          list1Of4
+
+list1Of4From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of4From5
+	CMPQ         R11, $0x04
+	JGE          list1Of4From4
+	VBROADCASTSS (R12), Z12
+	VPALIGNR     $0x0c, Z5, Z4, Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VPALIGNR     $0x0c, Z7, Z6, Z14
+	VFMADD231PS  Z14, Z12, Z1
+	VPALIGNR     $0x0c, Z9, Z8, Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VPALIGNR     $0x0c, Z11, Z10, Z14
+	VFMADD231PS  Z14, Z12, Z3
+	ADDQ         136(AX), R12
+	JMP          list1Of4
+
+list1Of4From4:
+	VBROADCASTSS (R12), Z12
+	VFMADD231PS  Z5, Z12, Z0
+	VFMADD231PS  Z7, Z12, Z1
+	VFMADD231PS  Z9, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z12
+	VPALIGNR     $0x04, Z5, Z4, Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VPALIGNR     $0x04, Z7, Z6, Z14
+	VFMADD231PS  Z14, Z12, Z1
+	VPALIGNR     $0x04, Z9, Z8, Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VPALIGNR     $0x04, Z11, Z10, Z14
+	VFMADD231PS  Z14, Z12, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z12
+	VSHUFPS      $0x4e, Z4, Z5, Z14
+	VFMADD231PS  Z14, Z12, Z0
+	VSHUFPS      $0x4e, Z6, Z7, Z14
+	VFMADD231PS  Z14, Z12, Z1
+	VSHUFPS      $0x4e, Z8, Z9, Z14
+	VFMADD231PS  Z14, Z12, Z2
+	VSHUFPS      $0x4e, Z10, Z11, Z14
+	VFMADD231PS  Z14, Z12, Z3
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z12
+	VPALIGNR     $0x0c, Z5, Z4, Z5
+	VFMADD231PS  Z5, Z12, Z0
+	VPALIGNR     $0x0c, Z7, Z6, Z5
+	VFMADD231PS  Z5, Z12, Z1
+	VPALIGNR     $0x0c, Z9, Z8, Z5
+	VFMADD231PS  Z5, Z12, Z2
+	VPALIGNR     $0x0c, Z11, Z10, Z5
+	VFMADD231PS  Z5, Z12, Z3
+	ADDQ         136(AX), R12
+	VMOVAPS      Z4, Z5
+	VMOVAPS      Z6, Z7
+	VMOVAPS      Z8, Z9
+	VMOVAPS      Z10, Z11
+	VALIGND      $0x04, Z13, Z13, Z13
+	VALIGND      $0x04, Z5, Z7, Z4
+	VALIGND      $0x04, Z7, Z9, Z6
+	VALIGND      $0x04, Z9, Z11, Z8
+	VALIGND      $0x04, Z11, Z13, Z10
+	JMP          list1Of4
+
+list1Of4From5:
+	CMPQ    R11, $0x06
+	JGE     list1Of4From6
+	VMOVAPS Z4, Z5
+	VMOVAPS Z6, Z7
+	VMOVAPS Z8, Z9
+	VMOVAPS Z10, Z11
+	VALIGND $0x04, Z13, Z13, Z13
+	VALIGND $0x04, Z5, Z7, Z4
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+	JMP     list1Of4
+
+list1Of4From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf4
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf4Masked
+	VMOVUPS    Z3, 192(DX)
+	JMP        storeOf4Done
+
+storeOf4Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z3, K1, 192(DX)
+
+storeOf4Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
+	JMP  tileDone
+
+from5:
+	CMPQ CX, $0x06
+	JGE  from6
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf5:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf5:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	PREFETCHT0 2496(R11)
+	PREFETCHT0 2560(R11)
+	PREFETCHT0 2624(R11)
+	PREFETCHT0 2688(R11)
+	PREFETCHT0 2752(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf5Masked
+	VMOVUPS    (R11), Z5
+	VMOVUPS    64(R11), Z6
+	VMOVUPS    128(R11), Z7
+	VMOVUPS    192(R11), Z8
+	VMOVUPS    256(R11), Z9
+	VMOVUPS    320(R11), Z10
+	VMOVUPS    384(R11), Z11
+	VMOVUPS    448(R11), Z12
+	VMOVUPS    512(R11), Z13
+	VMOVUPS    576(R11), Z14
+	VMOVUPS    640(R11), Z15
+	VMOVUPS    704(R11), Z16
+	JMP        loadOf5Done
+
+loadOf5Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z5
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z6
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z7
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z8
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z9
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z10
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z11
+	KMOVW     28(R12), K1
+	VMOVUPS.Z 448(R11), K1, Z12
+	KMOVW     32(R12), K1
+	VMOVUPS.Z 512(R11), K1, Z13
+	KMOVW     36(R12), K1
+	VMOVUPS.Z 576(R11), K1, Z14
+	KMOVW     40(R12), K1
+	VMOVUPS.Z 640(R11), K1, Z15
+	KMOVW     44(R12), K1
+	VMOVUPS.Z 704(R11), K1, Z16
+
+loadOf5Done:
+	MOVQ      112(AX), R11
+	VMOVUPS   (R11), Z17
+	VMOVUPS   64(R11), Z18
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z6, Z5, Z19
+	VPERMT2PS Z6, Z17, Z5
+	VMOVAPS   Z19, Z6
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z8, Z7, Z19
+	VPERMT2PS Z8, Z17, Z7
+	VMOVAPS   Z19, Z8
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z10, Z9, Z19
+	VPERMT2PS Z10, Z17, Z9
+	VMOVAPS   Z19, Z10
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z12, Z11, Z19
+	VPERMT2PS Z12, Z17, Z11
+	VMOVAPS   Z19, Z12
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z14, Z13, Z19
+	VPERMT2PS Z14, Z17, Z13
+	VMOVAPS   Z19, Z14
+	VMOVAPS   Z18, Z18
+	VPERMI2PS Z16, Z15, Z18
+	VPERMT2PS Z16, Z17, Z15
+	VMOVAPS   Z18, Z16
+	VALIGND   $0x04, Z5, Z7, Z17
+	VALIGND   $0x04, Z7, Z9, Z18
+	VALIGND   $0x04, Z9, Z11, Z19
+	VALIGND   $0x04, Z11, Z13, Z20
+	VALIGND   $0x04, Z13, Z15, Z21
+	MOVQ      24(R8), R12
+	ADDQ      BX, R12
+
+list0Of5:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of5From3
+	CMPQ         R11, $0x01
+	JGE          list0Of5From1
+	VBROADCASTSS (R12), Z22
+	VFMADD231PS  Z5, Z22, Z0
+	VFMADD231PS  Z7, Z22, Z1
+	VFMADD231PS  Z9, Z22, Z2
+	VFMADD231PS  Z11, Z22, Z3
+	VFMADD231PS  Z13, Z22, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of5From2
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x04, Z5, Z17, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VPALIGNR     $0x04, Z7, Z18, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VPALIGNR     $0x04, Z9, Z19, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VPALIGNR     $0x04, Z11, Z20, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VPALIGNR     $0x04, Z13, Z21, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From2:
+	VBROADCASTSS (R12), Z22
+	VSHUFPS      $0x4e, Z17, Z5, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VSHUFPS      $0x4e, Z18, Z7, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VSHUFPS      $0x4e, Z19, Z9, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VSHUFPS      $0x4e, Z20, Z11, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VSHUFPS      $0x4e, Z21, Z13, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of5From5
+	CMPQ         R11, $0x04
+	JGE          list0Of5From4
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x0c, Z5, Z17, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VPALIGNR     $0x0c, Z7, Z18, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VPALIGNR     $0x0c, Z9, Z19, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VPALIGNR     $0x0c, Z11, Z20, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VPALIGNR     $0x0c, Z13, Z21, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From4:
+	VBROADCASTSS (R12), Z22
+	VFMADD231PS  Z5, Z22, Z0
+	VFMADD231PS  Z7, Z22, Z1
+	VFMADD231PS  Z9, Z22, Z2
+	VFMADD231PS  Z11, Z22, Z3
+	VFMADD231PS  Z13, Z22, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x04, Z5, Z17, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VPALIGNR     $0x04, Z7, Z18, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VPALIGNR     $0x04, Z9, Z19, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VPALIGNR     $0x04, Z11, Z20, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VPALIGNR     $0x04, Z13, Z21, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z22
+	VSHUFPS      $0x4e, Z17, Z5, Z23
+	VFMADD231PS  Z23, Z22, Z0
+	VSHUFPS      $0x4e, Z18, Z7, Z23
+	VFMADD231PS  Z23, Z22, Z1
+	VSHUFPS      $0x4e, Z19, Z9, Z23
+	VFMADD231PS  Z23, Z22, Z2
+	VSHUFPS      $0x4e, Z20, Z11, Z23
+	VFMADD231PS  Z23, Z22, Z3
+	VSHUFPS      $0x4e, Z21, Z13, Z23
+	VFMADD231PS  Z23, Z22, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z22
+	VPALIGNR     $0x0c, Z5, Z17, Z5
+	VFMADD231PS  Z5, Z22, Z0
+	VPALIGNR     $0x0c, Z7, Z18, Z5
+	VFMADD231PS  Z5, Z22, Z1
+	VPALIGNR     $0x0c, Z9, Z19, Z5
+	VFMADD231PS  Z5, Z22, Z2
+	VPALIGNR     $0x0c, Z11, Z20, Z5
+	VFMADD231PS  Z5, Z22, Z3
+	VPALIGNR     $0x0c, Z13, Z21, Z5
+	VFMADD231PS  Z5, Z22, Z4
+	ADDQ         136(AX), R12
+	VMOVAPS      Z17, Z5
+	VMOVAPS      Z18, Z7
+	VMOVAPS      Z19, Z9
+	VMOVAPS      Z20, Z11
+	VMOVAPS      Z21, Z13
+	VALIGND      $0x04, Z15, Z15, Z15
+	VALIGND      $0x04, Z5, Z7, Z17
+	VALIGND      $0x04, Z7, Z9, Z18
+	VALIGND      $0x04, Z9, Z11, Z19
+	VALIGND      $0x04, Z11, Z13, Z20
+	VALIGND      $0x04, Z13, Z15, Z21
+	JMP          list0Of5
+
+list0Of5From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of5From6
+	VMOVAPS Z17, Z5
+	VMOVAPS Z18, Z7
+	VMOVAPS Z19, Z9
+	VMOVAPS Z20, Z11
+	VMOVAPS Z21, Z13
+	VALIGND $0x04, Z15, Z15, Z15
+	VALIGND $0x04, Z5, Z7, Z17
+	VALIGND $0x04, Z7, Z9, Z18
+	VALIGND $0x04, Z9, Z11, Z19
+	VALIGND $0x04, Z11, Z13, Z20
+	VALIGND $0x04, Z13, Z15, Z21
+	JMP     list0Of5
+
+list0Of5From6:
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+	VALIGND $0x04, Z10, Z12, Z9
+	VALIGND $0x04, Z12, Z14, Z11
+	VALIGND $0x04, Z14, Z16, Z13
+	MOVQ    32(R8), R12
+	ADDQ    BX, R12
+
+list1Of5:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of5From3
+	CMPQ         R11, $0x01
+	JGE          list1Of5From1
+	VBROADCASTSS (R12), Z15
+	VFMADD231PS  Z6, Z15, Z0
+	VFMADD231PS  Z8, Z15, Z1
+	VFMADD231PS  Z10, Z15, Z2
+	VFMADD231PS  Z12, Z15, Z3
+	VFMADD231PS  Z14, Z15, Z4
+	ADDQ         136(AX), R12
+	JMP          list1Of5
+
+list1Of5From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of5From2
+	VBROADCASTSS (R12), Z15
+	VPALIGNR     $0x04, Z6, Z5, Z17
+	VFMADD231PS  Z17, Z15, Z0
+	VPALIGNR     $0x04, Z8, Z7, Z17
+	VFMADD231PS  Z17, Z15, Z1
+	VPALIGNR     $0x04, Z10, Z9, Z17
+	VFMADD231PS  Z17, Z15, Z2
+	VPALIGNR     $0x04, Z12, Z11, Z17
+	VFMADD231PS  Z17, Z15, Z3
+	VPALIGNR     $0x04, Z14, Z13, Z17
+	VFMADD231PS  Z17, Z15, Z4
+	ADDQ         136(AX), R12
+	JMP          list1Of5
+
+list1Of5From2:
+	VBROADCASTSS (R12), Z15
+	VSHUFPS      $0x4e, Z5, Z6, Z17
+	VFMADD231PS  Z17, Z15, Z0
+	VSHUFPS      $0x4e, Z7, Z8, Z17
+	VFMADD231PS  Z17, Z15, Z1
+	VSHUFPS      $0x4e, Z9, Z10, Z17
+	VFMADD231PS  Z17, Z15, Z2
+	VSHUFPS      $0x4e, Z11, Z12, Z17
+	VFMADD231PS  Z17, Z15, Z3
+	VSHUFPS      $0x4e, Z13, Z14, Z17
+	VFMADD231PS  Z17, Z15, Z4
+	ADDQ         136(AX), R12
+	JMP          list1Of5
+
+list1Of5From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of5From5
+	CMPQ         R11, $0x04
+	JGE          list1Of5From4
+	VBROADCASTSS (R12), Z15
+	VPALIGNR     $0x0c, Z6, Z5, Z17
+	VFMADD231PS  Z17, Z15, Z0
+	VPALIGNR     $0x0c, Z8, Z7, Z17
+	VFMADD231PS  Z17, Z15, Z1
+	VPALIGNR     $0x0c, Z10, Z9, Z17
+	VFMADD231PS  Z17, Z15, Z2
+	VPALIGNR     $0x0c, Z12, Z11, Z17
+	VFMADD231PS  Z17, Z15, Z3
+	VPALIGNR     $0x0c, Z14, Z13, Z17
+	VFMADD231PS  Z17, Z15, Z4
+	ADDQ         136(AX), R12
+	JMP          list1Of5
+
+list1Of5From4:
+	VBROADCASTSS (R12), Z15
+	VFMADD231PS  Z6, Z15, Z0
+	VFMADD231PS  Z8, Z15, Z1
+	VFMADD231PS  Z10, Z15, Z2
+	VFMADD231PS  Z12, Z15, Z3
+	VFMADD231PS  Z14, Z15, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z15
+	VPALIGNR     $0x04, Z6, Z5, Z17
+	VFMADD231PS  Z17, Z15, Z0
+	VPALIGNR     $0x04, Z8, Z7, Z17
+	VFMADD231PS  Z17, Z15, Z1
+	VPALIGNR     $0x04, Z10, Z9, Z17
+	VFMADD231PS  Z17, Z15, Z2
+	VPALIGNR     $0x04, Z12, Z11, Z17
+	VFMADD231PS  Z17, Z15, Z3
+	VPALIGNR     $0x04, Z14, Z13, Z17
+	VFMADD231PS  Z17, Z15, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z15
+	VSHUFPS      $0x4e, Z5, Z6, Z17
+	VFMADD231PS  Z17, Z15, Z0
+	VSHUFPS      $0x4e, Z7, Z8, Z17
+	VFMADD231PS  Z17, Z15, Z1
+	VSHUFPS      $0x4e, Z9, Z10, Z17
+	VFMADD231PS  Z17, Z15, Z2
+	VSHUFPS      $0x4e, Z11, Z12, Z17
+	VFMADD231PS  Z17, Z15, Z3
+	VSHUFPS      $0x4e, Z13, Z14, Z17
+	VFMADD231PS  Z17, Z15, Z4
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z15
+	VPALIGNR     $0x0c, Z6, Z5, Z6
+	VFMADD231PS  Z6, Z15, Z0
+	VPALIGNR     $0x0c, Z8, Z7, Z6
+	VFMADD231PS  Z6, Z15, Z1
+	VPALIGNR     $0x0c, Z10, Z9, Z6
+	VFMADD231PS  Z6, Z15, Z2
+	VPALIGNR     $0x0c, Z12, Z11, Z6
+	VFMADD231PS  Z6, Z15, Z3
+	VPALIGNR     $0x0c, Z14, Z13, Z6
+	VFMADD231PS  Z6, Z15, Z4
+	ADDQ         136(AX), R12
+	VMOVAPS      Z5, Z6
+	VMOVAPS      Z7, Z8
+	VMOVAPS      Z9, Z10
+	VMOVAPS      Z11, Z12
+	VMOVAPS      Z13, Z14
+	VALIGND      $0x04, Z16, Z16, Z16
+	VALIGND      $0x04, Z6, Z8, Z5
+	VALIGND      $0x04, Z8, Z10, Z7
+	VALIGND      $0x04, Z10, Z12, Z9
+	VALIGND      $0x04, Z12, Z14, Z11
+	VALIGND      $0x04, Z14, Z16, Z13
+	JMP          list1Of5
+
+list1Of5From5:
+	CMPQ    R11, $0x06
+	JGE     list1Of5From6
+	VMOVAPS Z5, Z6
+	VMOVAPS Z7, Z8
+	VMOVAPS Z9, Z10
+	VMOVAPS Z11, Z12
+	VMOVAPS Z13, Z14
+	VALIGND $0x04, Z16, Z16, Z16
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+	VALIGND $0x04, Z10, Z12, Z9
+	VALIGND $0x04, Z12, Z14, Z11
+	VALIGND $0x04, Z14, Z16, Z13
+	JMP     list1Of5
+
+list1Of5From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf5
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	VMOVUPS    Z3, 192(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf5Masked
+	VMOVUPS    Z4, 256(DX)
+	JMP        storeOf5Done
+
+storeOf5Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z4, K1, 256(DX)
+
+storeOf5Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf5
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf5
+	JMP  tileDone
+
+from6:
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf6:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf6:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	PREFETCHT0 2496(R11)
+	PREFETCHT0 2560(R11)
+	PREFETCHT0 2624(R11)
+	PREFETCHT0 2688(R11)
+	PREFETCHT0 2752(R11)
+	PREFETCHT0 2816(R11)
+	PREFETCHT0 2880(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf6Masked
+	VMOVUPS    (R11), Z6
+	VMOVUPS    64(R11), Z7
+	VMOVUPS    128(R11), Z8
+	VMOVUPS    192(R11), Z9
+	VMOVUPS    256(R11), Z10
+	VMOVUPS    320(R11), Z11
+	VMOVUPS    384(R11), Z12
+	VMOVUPS    448(R11), Z13
+	VMOVUPS    512(R11), Z14
+	VMOVUPS    576(R11), Z15
+	VMOVUPS    640(R11), Z16
+	VMOVUPS    704(R11), Z17
+	VMOVUPS    768(R11), Z18
+	VMOVUPS    832(R11), Z19
+	JMP        loadOf6Done
+
+loadOf6Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z6
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z7
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z8
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z9
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z10
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z11
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z12
+	KMOVW     28(R12), K1
+	VMOVUPS.Z 448(R11), K1, Z13
+	KMOVW     32(R12), K1
+	VMOVUPS.Z 512(R11), K1, Z14
+	KMOVW     36(R12), K1
+	VMOVUPS.Z 576(R11), K1, Z15
+	KMOVW     40(R12), K1
+	VMOVUPS.Z 640(R11), K1, Z16
+	KMOVW     44(R12), K1
+	VMOVUPS.Z 704(R11), K1, Z17
+	KMOVW     48(R12), K1
+	VMOVUPS.Z 768(R11), K1, Z18
+	KMOVW     52(R12), K1
+	VMOVUPS.Z 832(R11), K1, Z19
+
+loadOf6Done:
+	MOVQ      112(AX), R11
+	VMOVUPS   (R11), Z20
+	VMOVUPS   64(R11), Z21
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z7, Z6, Z22
+	VPERMT2PS Z7, Z20, Z6
+	VMOVAPS   Z22, Z7
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z9, Z8, Z22
+	VPERMT2PS Z9, Z20, Z8
+	VMOVAPS   Z22, Z9
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z11, Z10, Z22
+	VPERMT2PS Z11, Z20, Z10
+	VMOVAPS   Z22, Z11
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z13, Z12, Z22
+	VPERMT2PS Z13, Z20, Z12
+	VMOVAPS   Z22, Z13
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z15, Z14, Z22
+	VPERMT2PS Z15, Z20, Z14
+	VMOVAPS   Z22, Z15
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z17, Z16, Z22
+	VPERMT2PS Z17, Z20, Z16
+	VMOVAPS   Z22, Z17
+	VMOVAPS   Z21, Z21
+	VPERMI2PS Z19, Z18, Z21
+	VPERMT2PS Z19, Z20, Z18
+	VMOVAPS   Z21, Z19
+	VALIGND   $0x04, Z6, Z8, Z20
+	VALIGND   $0x04, Z8, Z10, Z21
+	VALIGND   $0x04, Z10, Z12, Z22
+	VALIGND   $0x04, Z12, Z14, Z23
+	VALIGND   $0x04, Z14, Z16, Z24
+	VALIGND   $0x04, Z16, Z18, Z25
+	MOVQ      24(R8), R12
+	ADDQ      BX, R12
+
+list0Of6:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list0Of6From3
+	CMPQ         R11, $0x01
+	JGE          list0Of6From1
+	VBROADCASTSS (R12), Z26
+	VFMADD231PS  Z6, Z26, Z0
+	VFMADD231PS  Z8, Z26, Z1
+	VFMADD231PS  Z10, Z26, Z2
+	VFMADD231PS  Z12, Z26, Z3
+	VFMADD231PS  Z14, Z26, Z4
+	VFMADD231PS  Z16, Z26, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From1:
+	CMPQ         R11, $0x02
+	JGE          list0Of6From2
+	VBROADCASTSS (R12), Z26
+	VPALIGNR     $0x04, Z6, Z20, Z27
+	VFMADD231PS  Z27, Z26, Z0
+	VPALIGNR     $0x04, Z8, Z21, Z27
+	VFMADD231PS  Z27, Z26, Z1
+	VPALIGNR     $0x04, Z10, Z22, Z27
+	VFMADD231PS  Z27, Z26, Z2
+	VPALIGNR     $0x04, Z12, Z23, Z27
+	VFMADD231PS  Z27, Z26, Z3
+	VPALIGNR     $0x04, Z14, Z24, Z27
+	VFMADD231PS  Z27, Z26, Z4
+	VPALIGNR     $0x04, Z16, Z25, Z27
+	VFMADD231PS  Z27, Z26, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From2:
+	VBROADCASTSS (R12), Z26
+	VSHUFPS      $0x4e, Z20, Z6, Z27
+	VFMADD231PS  Z27, Z26, Z0
+	VSHUFPS      $0x4e, Z21, Z8, Z27
+	VFMADD231PS  Z27, Z26, Z1
+	VSHUFPS      $0x4e, Z22, Z10, Z27
+	VFMADD231PS  Z27, Z26, Z2
+	VSHUFPS      $0x4e, Z23, Z12, Z27
+	VFMADD231PS  Z27, Z26, Z3
+	VSHUFPS      $0x4e, Z24, Z14, Z27
+	VFMADD231PS  Z27, Z26, Z4
+	VSHUFPS      $0x4e, Z25, Z16, Z27
+	VFMADD231PS  Z27, Z26, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From3:
+	CMPQ         R11, $0x05
+	JGE          list0Of6From5
+	CMPQ         R11, $0x04
+	JGE          list0Of6From4
+	VBROADCASTSS (R12), Z26
+	VPALIGNR     $0x0c, Z6, Z20, Z27
+	VFMADD231PS  Z27, Z26, Z0
+	VPALIGNR     $0x0c, Z8, Z21, Z27
+	VFMADD231PS  Z27, Z26, Z1
+	VPALIGNR     $0x0c, Z10, Z22, Z27
+	VFMADD231PS  Z27, Z26, Z2
+	VPALIGNR     $0x0c, Z12, Z23, Z27
+	VFMADD231PS  Z27, Z26, Z3
+	VPALIGNR     $0x0c, Z14, Z24, Z27
+	VFMADD231PS  Z27, Z26, Z4
+	VPALIGNR     $0x0c, Z16, Z25, Z27
+	VFMADD231PS  Z27, Z26, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From4:
+	VBROADCASTSS (R12), Z26
+	VFMADD231PS  Z6, Z26, Z0
+	VFMADD231PS  Z8, Z26, Z1
+	VFMADD231PS  Z10, Z26, Z2
+	VFMADD231PS  Z12, Z26, Z3
+	VFMADD231PS  Z14, Z26, Z4
+	VFMADD231PS  Z16, Z26, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z26
+	VPALIGNR     $0x04, Z6, Z20, Z27
+	VFMADD231PS  Z27, Z26, Z0
+	VPALIGNR     $0x04, Z8, Z21, Z27
+	VFMADD231PS  Z27, Z26, Z1
+	VPALIGNR     $0x04, Z10, Z22, Z27
+	VFMADD231PS  Z27, Z26, Z2
+	VPALIGNR     $0x04, Z12, Z23, Z27
+	VFMADD231PS  Z27, Z26, Z3
+	VPALIGNR     $0x04, Z14, Z24, Z27
+	VFMADD231PS  Z27, Z26, Z4
+	VPALIGNR     $0x04, Z16, Z25, Z27
+	VFMADD231PS  Z27, Z26, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z26
+	VSHUFPS      $0x4e, Z20, Z6, Z27
+	VFMADD231PS  Z27, Z26, Z0
+	VSHUFPS      $0x4e, Z21, Z8, Z27
+	VFMADD231PS  Z27, Z26, Z1
+	VSHUFPS      $0x4e, Z22, Z10, Z27
+	VFMADD231PS  Z27, Z26, Z2
+	VSHUFPS      $0x4e, Z23, Z12, Z27
+	VFMADD231PS  Z27, Z26, Z3
+	VSHUFPS      $0x4e, Z24, Z14, Z27
+	VFMADD231PS  Z27, Z26, Z4
+	VSHUFPS      $0x4e, Z25, Z16, Z27
+	VFMADD231PS  Z27, Z26, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z26
+	VPALIGNR     $0x0c, Z6, Z20, Z6
+	VFMADD231PS  Z6, Z26, Z0
+	VPALIGNR     $0x0c, Z8, Z21, Z6
+	VFMADD231PS  Z6, Z26, Z1
+	VPALIGNR     $0x0c, Z10, Z22, Z6
+	VFMADD231PS  Z6, Z26, Z2
+	VPALIGNR     $0x0c, Z12, Z23, Z6
+	VFMADD231PS  Z6, Z26, Z3
+	VPALIGNR     $0x0c, Z14, Z24, Z6
+	VFMADD231PS  Z6, Z26, Z4
+	VPALIGNR     $0x0c, Z16, Z25, Z6
+	VFMADD231PS  Z6, Z26, Z5
+	ADDQ         136(AX), R12
+	VMOVAPS      Z20, Z6
+	VMOVAPS      Z21, Z8
+	VMOVAPS      Z22, Z10
+	VMOVAPS      Z23, Z12
+	VMOVAPS      Z24, Z14
+	VMOVAPS      Z25, Z16
+	VALIGND      $0x04, Z18, Z18, Z18
+	VALIGND      $0x04, Z6, Z8, Z20
+	VALIGND      $0x04, Z8, Z10, Z21
+	VALIGND      $0x04, Z10, Z12, Z22
+	VALIGND      $0x04, Z12, Z14, Z23
+	VALIGND      $0x04, Z14, Z16, Z24
+	VALIGND      $0x04, Z16, Z18, Z25
+	JMP          list0Of6
+
+list0Of6From5:
+	CMPQ    R11, $0x06
+	JGE     list0Of6From6
+	VMOVAPS Z20, Z6
+	VMOVAPS Z21, Z8
+	VMOVAPS Z22, Z10
+	VMOVAPS Z23, Z12
+	VMOVAPS Z24, Z14
+	VMOVAPS Z25, Z16
+	VALIGND $0x04, Z18, Z18, Z18
+	VALIGND $0x04, Z6, Z8, Z20
+	VALIGND $0x04, Z8, Z10, Z21
+	VALIGND $0x04, Z10, Z12, Z22
+	VALIGND $0x04, Z12, Z14, Z23
+	VALIGND $0x04, Z14, Z16, Z24
+	VALIGND $0x04, Z16, Z18, Z25
+	JMP     list0Of6
+
+list0Of6From6:
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+	VALIGND $0x04, Z13, Z15, Z12
+	VALIGND $0x04, Z15, Z17, Z14
+	VALIGND $0x04, Z17, Z19, Z16
+	MOVQ    32(R8), R12
+	ADDQ    BX, R12
+
+list1Of6:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x03
+	JGE          list1Of6From3
+	CMPQ         R11, $0x01
+	JGE          list1Of6From1
+	VBROADCASTSS (R12), Z18
+	VFMADD231PS  Z7, Z18, Z0
+	VFMADD231PS  Z9, Z18, Z1
+	VFMADD231PS  Z11, Z18, Z2
+	VFMADD231PS  Z13, Z18, Z3
+	VFMADD231PS  Z15, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	ADDQ         136(AX), R12
+	JMP          list1Of6
+
+list1Of6From1:
+	CMPQ         R11, $0x02
+	JGE          list1Of6From2
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x04, Z7, Z6, Z20
+	VFMADD231PS  Z20, Z18, Z0
+	VPALIGNR     $0x04, Z9, Z8, Z20
+	VFMADD231PS  Z20, Z18, Z1
+	VPALIGNR     $0x04, Z11, Z10, Z20
+	VFMADD231PS  Z20, Z18, Z2
+	VPALIGNR     $0x04, Z13, Z12, Z20
+	VFMADD231PS  Z20, Z18, Z3
+	VPALIGNR     $0x04, Z15, Z14, Z20
+	VFMADD231PS  Z20, Z18, Z4
+	VPALIGNR     $0x04, Z17, Z16, Z20
+	VFMADD231PS  Z20, Z18, Z5
+	ADDQ         136(AX), R12
+	JMP          list1Of6
+
+list1Of6From2:
+	VBROADCASTSS (R12), Z18
+	VSHUFPS      $0x4e, Z6, Z7, Z20
+	VFMADD231PS  Z20, Z18, Z0
+	VSHUFPS      $0x4e, Z8, Z9, Z20
+	VFMADD231PS  Z20, Z18, Z1
+	VSHUFPS      $0x4e, Z10, Z11, Z20
+	VFMADD231PS  Z20, Z18, Z2
+	VSHUFPS      $0x4e, Z12, Z13, Z20
+	VFMADD231PS  Z20, Z18, Z3
+	VSHUFPS      $0x4e, Z14, Z15, Z20
+	VFMADD231PS  Z20, Z18, Z4
+	VSHUFPS      $0x4e, Z16, Z17, Z20
+	VFMADD231PS  Z20, Z18, Z5
+	ADDQ         136(AX), R12
+	JMP          list1Of6
+
+list1Of6From3:
+	CMPQ         R11, $0x05
+	JGE          list1Of6From5
+	CMPQ         R11, $0x04
+	JGE          list1Of6From4
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x0c, Z7, Z6, Z20
+	VFMADD231PS  Z20, Z18, Z0
+	VPALIGNR     $0x0c, Z9, Z8, Z20
+	VFMADD231PS  Z20, Z18, Z1
+	VPALIGNR     $0x0c, Z11, Z10, Z20
+	VFMADD231PS  Z20, Z18, Z2
+	VPALIGNR     $0x0c, Z13, Z12, Z20
+	VFMADD231PS  Z20, Z18, Z3
+	VPALIGNR     $0x0c, Z15, Z14, Z20
+	VFMADD231PS  Z20, Z18, Z4
+	VPALIGNR     $0x0c, Z17, Z16, Z20
+	VFMADD231PS  Z20, Z18, Z5
+	ADDQ         136(AX), R12
+	JMP          list1Of6
+
+list1Of6From4:
+	VBROADCASTSS (R12), Z18
+	VFMADD231PS  Z7, Z18, Z0
+	VFMADD231PS  Z9, Z18, Z1
+	VFMADD231PS  Z11, Z18, Z2
+	VFMADD231PS  Z13, Z18, Z3
+	VFMADD231PS  Z15, Z18, Z4
+	VFMADD231PS  Z17, Z18, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x04, Z7, Z6, Z20
+	VFMADD231PS  Z20, Z18, Z0
+	VPALIGNR     $0x04, Z9, Z8, Z20
+	VFMADD231PS  Z20, Z18, Z1
+	VPALIGNR     $0x04, Z11, Z10, Z20
+	VFMADD231PS  Z20, Z18, Z2
+	VPALIGNR     $0x04, Z13, Z12, Z20
+	VFMADD231PS  Z20, Z18, Z3
+	VPALIGNR     $0x04, Z15, Z14, Z20
+	VFMADD231PS  Z20, Z18, Z4
+	VPALIGNR     $0x04, Z17, Z16, Z20
+	VFMADD231PS  Z20, Z18, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z18
+	VSHUFPS      $0x4e, Z6, Z7, Z20
+	VFMADD231PS  Z20, Z18, Z0
+	VSHUFPS      $0x4e, Z8, Z9, Z20
+	VFMADD231PS  Z20, Z18, Z1
+	VSHUFPS      $0x4e, Z10, Z11, Z20
+	VFMADD231PS  Z20, Z18, Z2
+	VSHUFPS      $0x4e, Z12, Z13, Z20
+	VFMADD231PS  Z20, Z18, Z3
+	VSHUFPS      $0x4e, Z14, Z15, Z20
+	VFMADD231PS  Z20, Z18, Z4
+	VSHUFPS      $0x4e, Z16, Z17, Z20
+	VFMADD231PS  Z20, Z18, Z5
+	ADDQ         136(AX), R12
+	VBROADCASTSS (R12), Z18
+	VPALIGNR     $0x0c, Z7, Z6, Z7
+	VFMADD231PS  Z7, Z18, Z0
+	VPALIGNR     $0x0c, Z9, Z8, Z7
+	VFMADD231PS  Z7, Z18, Z1
+	VPALIGNR     $0x0c, Z11, Z10, Z7
+	VFMADD231PS  Z7, Z18, Z2
+	VPALIGNR     $0x0c, Z13, Z12, Z7
+	VFMADD231PS  Z7, Z18, Z3
+	VPALIGNR     $0x0c, Z15, Z14, Z7
+	VFMADD231PS  Z7, Z18, Z4
+	VPALIGNR     $0x0c, Z17, Z16, Z7
+	VFMADD231PS  Z7, Z18, Z5
+	ADDQ         136(AX), R12
+	VMOVAPS      Z6, Z7
+	VMOVAPS      Z8, Z9
+	VMOVAPS      Z10, Z11
+	VMOVAPS      Z12, Z13
+	VMOVAPS      Z14, Z15
+	VMOVAPS      Z16, Z17
+	VALIGND      $0x04, Z19, Z19, Z19
+	VALIGND      $0x04, Z7, Z9, Z6
+	VALIGND      $0x04, Z9, Z11, Z8
+	VALIGND      $0x04, Z11, Z13, Z10
+	VALIGND      $0x04, Z13, Z15, Z12
+	VALIGND      $0x04, Z15, Z17, Z14
+	VALIGND      $0x04, Z17, Z19, Z16
+	JMP          list1Of6
+
+list1Of6From5:
+	CMPQ    R11, $0x06
+	JGE     list1Of6From6
+	VMOVAPS Z6, Z7
+	VMOVAPS Z8, Z9
+	VMOVAPS Z10, Z11
+	VMOVAPS Z12, Z13
+	VMOVAPS Z14, Z15
+	VMOVAPS Z16, Z17
+	VALIGND $0x04, Z19, Z19, Z19
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+	VALIGND $0x04, Z13, Z15, Z12
+	VALIGND $0x04, Z15, Z17, Z14
+	VALIGND $0x04, Z17, Z19, Z16
+	JMP     list1Of6
+
+list1Of6From6:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf6
+	MOVQ       200(AX), R8
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	VMOVUPS    Z2, 128(DX)
+	VMOVUPS    Z3, 192(DX)
+	VMOVUPS    Z4, 256(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf6Masked
+	VMOVUPS    Z5, 320(DX)
+	JMP        storeOf6Done
+
+storeOf6Masked:
+	MOVQ    32(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z5, K1, 320(DX)
+
+storeOf6Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf6
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf6
+
+tileDone:
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func lineWindowsPhasesAVX512(lineWindows *lineWindows)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·lineWindowsPhasesAVX512(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
+
+tile:
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x04
+	JGE  from4
+	CMPQ CX, $0x02
+	JGE  from2
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf1:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf1:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf1Masked
+	VMOVUPS    (R11), Z2
+	VMOVUPS    64(R11), Z3
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z2
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z3
+
+loadOf1Done:
+	VALIGND $0x04, Z2, Z3, Z4
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+	MOVQ    32(R8), R13
+	ADDQ    BX, R13
+
+list0Of1:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of1From5
+	CMPQ         R11, $0x02
+	JGE          list0Of1From2
+	CMPQ         R11, $0x01
+	JGE          list0Of1From1
+	VBROADCASTSS (R12), Z5
+	VFMADD231PS  Z2, Z5, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From1:
+	VBROADCASTSS (R12), Z5
+	VPALIGNR     $0x04, Z2, Z4, Z6
+	VFMADD231PS  Z6, Z5, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of1From3
+	VBROADCASTSS (R12), Z5
+	VSHUFPS      $0x4e, Z4, Z2, Z6
+	VFMADD231PS  Z6, Z5, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of1From4
+	VBROADCASTSS (R12), Z5
+	VPALIGNR     $0x0c, Z2, Z4, Z6
+	VFMADD231PS  Z6, Z5, Z0
+	ADDQ         136(AX), R12
+	JMP          list0Of1
+
+list0Of1From4:
+	VBROADCASTSS (R13), Z5
+	VFMADD231PS  Z2, Z5, Z1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of1From7
+	CMPQ         R11, $0x06
+	JGE          list0Of1From6
+	VBROADCASTSS (R13), Z5
+	VPALIGNR     $0x04, Z2, Z4, Z6
+	VFMADD231PS  Z6, Z5, Z1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From6:
+	VBROADCASTSS (R13), Z5
+	VSHUFPS      $0x4e, Z4, Z2, Z6
+	VFMADD231PS  Z6, Z5, Z1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of1From8
+	VBROADCASTSS (R13), Z5
+	VPALIGNR     $0x0c, Z2, Z4, Z6
+	VFMADD231PS  Z6, Z5, Z1
+	ADDQ         136(AX), R13
+	JMP          list0Of1
+
+list0Of1From8:
+	CMPQ    R11, $0x09
+	JGE     list0Of1From9
+	VMOVAPS Z4, Z2
+	VALIGND $0x04, Z3, Z3, Z3
+	VALIGND $0x04, Z2, Z3, Z4
+	JMP     list0Of1
+
+list0Of1From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf1
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z2
+	VMOVUPS    192(R8), Z3
+	MOVQ       200(AX), R8
+	VMOVAPS    Z3, Z3
+	VPERMI2PS  Z1, Z0, Z3
+	VPERMT2PS  Z1, Z2, Z0
+	VMOVAPS    Z3, Z1
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf1Masked
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z1, 64(DX)
+	JMP        storeOf1Done
+
+storeOf1Masked:
+	MOVQ    32(R8), R9
+	KMOVW   R9, K1
+	VMOVUPS Z0, K1, (DX)
+	MOVQ    40(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z1, K1, 64(DX)
+
+storeOf1Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+	CMPQ CX, $0x03
+	JGE  from3
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf2:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf2:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf2Masked
+	VMOVUPS    (R11), Z4
+	VMOVUPS    64(R11), Z5
+	VMOVUPS    128(R11), Z6
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z4
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z5
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z6
+
+loadOf2Done:
+	VALIGND $0x04, Z4, Z5, Z7
+	VALIGND $0x04, Z5, Z6, Z8
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+	MOVQ    32(R8), R13
+	ADDQ    BX, R13
+
+list0Of2:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of2From5
+	CMPQ         R11, $0x02
+	JGE          list0Of2From2
+	CMPQ         R11, $0x01
+	JGE          list0Of2From1
+	VBROADCASTSS (R12), Z9
+	VFMADD231PS  Z4, Z9, Z0
+	VFMADD231PS  Z5, Z9, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From1:
+	VBROADCASTSS (R12), Z9
+	VPALIGNR     $0x04, Z4, Z7, Z10
+	VFMADD231PS  Z10, Z9, Z0
+	VPALIGNR     $0x04, Z5, Z8, Z10
+	VFMADD231PS  Z10, Z9, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of2From3
+	VBROADCASTSS (R12), Z9
+	VSHUFPS      $0x4e, Z7, Z4, Z10
+	VFMADD231PS  Z10, Z9, Z0
+	VSHUFPS      $0x4e, Z8, Z5, Z10
+	VFMADD231PS  Z10, Z9, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of2From4
+	VBROADCASTSS (R12), Z9
+	VPALIGNR     $0x0c, Z4, Z7, Z10
+	VFMADD231PS  Z10, Z9, Z0
+	VPALIGNR     $0x0c, Z5, Z8, Z10
+	VFMADD231PS  Z10, Z9, Z1
+	ADDQ         136(AX), R12
+	JMP          list0Of2
+
+list0Of2From4:
+	VBROADCASTSS (R13), Z9
+	VFMADD231PS  Z4, Z9, Z2
+	VFMADD231PS  Z5, Z9, Z3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of2From7
+	CMPQ         R11, $0x06
+	JGE          list0Of2From6
+	VBROADCASTSS (R13), Z9
+	VPALIGNR     $0x04, Z4, Z7, Z10
+	VFMADD231PS  Z10, Z9, Z2
+	VPALIGNR     $0x04, Z5, Z8, Z10
+	VFMADD231PS  Z10, Z9, Z3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From6:
+	VBROADCASTSS (R13), Z9
+	VSHUFPS      $0x4e, Z7, Z4, Z10
+	VFMADD231PS  Z10, Z9, Z2
+	VSHUFPS      $0x4e, Z8, Z5, Z10
+	VFMADD231PS  Z10, Z9, Z3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of2From8
+	VBROADCASTSS (R13), Z9
+	VPALIGNR     $0x0c, Z4, Z7, Z10
+	VFMADD231PS  Z10, Z9, Z2
+	VPALIGNR     $0x0c, Z5, Z8, Z10
+	VFMADD231PS  Z10, Z9, Z3
+	ADDQ         136(AX), R13
+	JMP          list0Of2
+
+list0Of2From8:
+	CMPQ    R11, $0x09
+	JGE     list0Of2From9
+	VMOVAPS Z7, Z4
+	VMOVAPS Z8, Z5
+	VALIGND $0x04, Z6, Z6, Z6
+	VALIGND $0x04, Z4, Z5, Z7
+	VALIGND $0x04, Z5, Z6, Z8
+	JMP     list0Of2
+
+list0Of2From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf2
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z4
+	VMOVUPS    192(R8), Z5
+	MOVQ       200(AX), R8
+	VMOVAPS    Z5, Z6
+	VPERMI2PS  Z2, Z0, Z6
+	VPERMT2PS  Z2, Z4, Z0
+	VMOVAPS    Z6, Z2
+	VMOVAPS    Z5, Z5
+	VPERMI2PS  Z3, Z1, Z5
+	VPERMT2PS  Z3, Z4, Z1
+	VMOVAPS    Z5, Z3
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z2, 64(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf2Masked
+	VMOVUPS    Z1, 128(DX)
+	VMOVUPS    Z3, 192(DX)
+	JMP        storeOf2Done
+
+storeOf2Masked:
+	MOVQ    32(R8), R9
+	KMOVW   R9, K1
+	VMOVUPS Z1, K1, 128(DX)
+	MOVQ    40(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z3, K1, 192(DX)
+
+storeOf2Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf3:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf3:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf3Masked
+	VMOVUPS    (R11), Z6
+	VMOVUPS    64(R11), Z7
+	VMOVUPS    128(R11), Z8
+	VMOVUPS    192(R11), Z9
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z6
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z7
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z8
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z9
+
+loadOf3Done:
+	VALIGND $0x04, Z6, Z7, Z10
+	VALIGND $0x04, Z7, Z8, Z11
+	VALIGND $0x04, Z8, Z9, Z12
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+	MOVQ    32(R8), R13
+	ADDQ    BX, R13
+
+list0Of3:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of3From5
+	CMPQ         R11, $0x02
+	JGE          list0Of3From2
+	CMPQ         R11, $0x01
+	JGE          list0Of3From1
+	VBROADCASTSS (R12), Z13
+	VFMADD231PS  Z6, Z13, Z0
+	VFMADD231PS  Z7, Z13, Z1
+	VFMADD231PS  Z8, Z13, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From1:
+	VBROADCASTSS (R12), Z13
+	VPALIGNR     $0x04, Z6, Z10, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VPALIGNR     $0x04, Z7, Z11, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VPALIGNR     $0x04, Z8, Z12, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of3From3
+	VBROADCASTSS (R12), Z13
+	VSHUFPS      $0x4e, Z10, Z6, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VSHUFPS      $0x4e, Z11, Z7, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VSHUFPS      $0x4e, Z12, Z8, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of3From4
+	VBROADCASTSS (R12), Z13
+	VPALIGNR     $0x0c, Z6, Z10, Z14
+	VFMADD231PS  Z14, Z13, Z0
+	VPALIGNR     $0x0c, Z7, Z11, Z14
+	VFMADD231PS  Z14, Z13, Z1
+	VPALIGNR     $0x0c, Z8, Z12, Z14
+	VFMADD231PS  Z14, Z13, Z2
+	ADDQ         136(AX), R12
+	JMP          list0Of3
+
+list0Of3From4:
+	VBROADCASTSS (R13), Z13
+	VFMADD231PS  Z6, Z13, Z3
+	VFMADD231PS  Z7, Z13, Z4
+	VFMADD231PS  Z8, Z13, Z5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of3From7
+	CMPQ         R11, $0x06
+	JGE          list0Of3From6
+	VBROADCASTSS (R13), Z13
+	VPALIGNR     $0x04, Z6, Z10, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	VPALIGNR     $0x04, Z7, Z11, Z14
+	VFMADD231PS  Z14, Z13, Z4
+	VPALIGNR     $0x04, Z8, Z12, Z14
+	VFMADD231PS  Z14, Z13, Z5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From6:
+	VBROADCASTSS (R13), Z13
+	VSHUFPS      $0x4e, Z10, Z6, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	VSHUFPS      $0x4e, Z11, Z7, Z14
+	VFMADD231PS  Z14, Z13, Z4
+	VSHUFPS      $0x4e, Z12, Z8, Z14
+	VFMADD231PS  Z14, Z13, Z5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of3From8
+	VBROADCASTSS (R13), Z13
+	VPALIGNR     $0x0c, Z6, Z10, Z14
+	VFMADD231PS  Z14, Z13, Z3
+	VPALIGNR     $0x0c, Z7, Z11, Z14
+	VFMADD231PS  Z14, Z13, Z4
+	VPALIGNR     $0x0c, Z8, Z12, Z14
+	VFMADD231PS  Z14, Z13, Z5
+	ADDQ         136(AX), R13
+	JMP          list0Of3
+
+list0Of3From8:
+	CMPQ    R11, $0x09
+	JGE     list0Of3From9
+	VMOVAPS Z10, Z6
+	VMOVAPS Z11, Z7
+	VMOVAPS Z12, Z8
+	VALIGND $0x04, Z9, Z9, Z9
+	VALIGND $0x04, Z6, Z7, Z10
+	VALIGND $0x04, Z7, Z8, Z11
+	VALIGND $0x04, Z8, Z9, Z12
+	JMP     list0Of3
+
+list0Of3From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf3
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z6
+	VMOVUPS    192(R8), Z7
+	MOVQ       200(AX), R8
+	VMOVAPS    Z7, Z8
+	VPERMI2PS  Z3, Z0, Z8
+	VPERMT2PS  Z3, Z6, Z0
+	VMOVAPS    Z8, Z3
+	VMOVAPS    Z7, Z8
+	VPERMI2PS  Z4, Z1, Z8
+	VPERMT2PS  Z4, Z6, Z1
+	VMOVAPS    Z8, Z4
+	VMOVAPS    Z7, Z7
+	VPERMI2PS  Z5, Z2, Z7
+	VPERMT2PS  Z5, Z6, Z2
+	VMOVAPS    Z7, Z5
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z3, 64(DX)
+	VMOVUPS    Z1, 128(DX)
+	VMOVUPS    Z4, 192(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf3Masked
+	VMOVUPS    Z2, 256(DX)
+	VMOVUPS    Z5, 320(DX)
+	JMP        storeOf3Done
+
+storeOf3Masked:
+	MOVQ    32(R8), R9
+	KMOVW   R9, K1
+	VMOVUPS Z2, K1, 256(DX)
+	MOVQ    40(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z5, K1, 320(DX)
+
+storeOf3Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+	CMPQ CX, $0x05
+	JGE  from5
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf4:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VMOVAPS      Z0, Z6
+	VMOVAPS      Z0, Z7
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf4:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf4Masked
+	VMOVUPS    (R11), Z8
+	VMOVUPS    64(R11), Z9
+	VMOVUPS    128(R11), Z10
+	VMOVUPS    192(R11), Z11
+	VMOVUPS    256(R11), Z12
+	JMP        loadOf4Done
+
+loadOf4Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z8
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z9
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z10
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z11
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z12
+
+loadOf4Done:
+	VALIGND $0x04, Z8, Z9, Z13
+	VALIGND $0x04, Z9, Z10, Z14
+	VALIGND $0x04, Z10, Z11, Z15
+	VALIGND $0x04, Z11, Z12, Z16
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+	MOVQ    32(R8), R13
+	ADDQ    BX, R13
+
+list0Of4:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of4From5
+	CMPQ         R11, $0x02
+	JGE          list0Of4From2
+	CMPQ         R11, $0x01
+	JGE          list0Of4From1
+	VBROADCASTSS (R12), Z17
+	VFMADD231PS  Z8, Z17, Z0
+	VFMADD231PS  Z9, Z17, Z1
+	VFMADD231PS  Z10, Z17, Z2
+	VFMADD231PS  Z11, Z17, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From1:
+	VBROADCASTSS (R12), Z17
+	VPALIGNR     $0x04, Z8, Z13, Z18
+	VFMADD231PS  Z18, Z17, Z0
+	VPALIGNR     $0x04, Z9, Z14, Z18
+	VFMADD231PS  Z18, Z17, Z1
+	VPALIGNR     $0x04, Z10, Z15, Z18
+	VFMADD231PS  Z18, Z17, Z2
+	VPALIGNR     $0x04, Z11, Z16, Z18
+	VFMADD231PS  Z18, Z17, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of4From3
+	VBROADCASTSS (R12), Z17
+	VSHUFPS      $0x4e, Z13, Z8, Z18
+	VFMADD231PS  Z18, Z17, Z0
+	VSHUFPS      $0x4e, Z14, Z9, Z18
+	VFMADD231PS  Z18, Z17, Z1
+	VSHUFPS      $0x4e, Z15, Z10, Z18
+	VFMADD231PS  Z18, Z17, Z2
+	VSHUFPS      $0x4e, Z16, Z11, Z18
+	VFMADD231PS  Z18, Z17, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of4From4
+	VBROADCASTSS (R12), Z17
+	VPALIGNR     $0x0c, Z8, Z13, Z18
+	VFMADD231PS  Z18, Z17, Z0
+	VPALIGNR     $0x0c, Z9, Z14, Z18
+	VFMADD231PS  Z18, Z17, Z1
+	VPALIGNR     $0x0c, Z10, Z15, Z18
+	VFMADD231PS  Z18, Z17, Z2
+	VPALIGNR     $0x0c, Z11, Z16, Z18
+	VFMADD231PS  Z18, Z17, Z3
+	ADDQ         136(AX), R12
+	JMP          list0Of4
+
+list0Of4From4:
+	VBROADCASTSS (R13), Z17
+	VFMADD231PS  Z8, Z17, Z4
+	VFMADD231PS  Z9, Z17, Z5
+	VFMADD231PS  Z10, Z17, Z6
+	VFMADD231PS  Z11, Z17, Z7
+	ADDQ         136(AX), R13
+	JMP          list0Of4
+
+list0Of4From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of4From7
+	CMPQ         R11, $0x06
+	JGE          list0Of4From6
+	VBROADCASTSS (R13), Z17
+	VPALIGNR     $0x04, Z8, Z13, Z18
+	VFMADD231PS  Z18, Z17, Z4
+	VPALIGNR     $0x04, Z9, Z14, Z18
+	VFMADD231PS  Z18, Z17, Z5
+	VPALIGNR     $0x04, Z10, Z15, Z18
+	VFMADD231PS  Z18, Z17, Z6
+	VPALIGNR     $0x04, Z11, Z16, Z18
+	VFMADD231PS  Z18, Z17, Z7
+	ADDQ         136(AX), R13
+	JMP          list0Of4
+
+list0Of4From6:
+	VBROADCASTSS (R13), Z17
+	VSHUFPS      $0x4e, Z13, Z8, Z18
+	VFMADD231PS  Z18, Z17, Z4
+	VSHUFPS      $0x4e, Z14, Z9, Z18
+	VFMADD231PS  Z18, Z17, Z5
+	VSHUFPS      $0x4e, Z15, Z10, Z18
+	VFMADD231PS  Z18, Z17, Z6
+	VSHUFPS      $0x4e, Z16, Z11, Z18
+	VFMADD231PS  Z18, Z17, Z7
+	ADDQ         136(AX), R13
+	JMP          list0Of4
+
+list0Of4From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of4From8
+	VBROADCASTSS (R13), Z17
+	VPALIGNR     $0x0c, Z8, Z13, Z18
+	VFMADD231PS  Z18, Z17, Z4
+	VPALIGNR     $0x0c, Z9, Z14, Z18
+	VFMADD231PS  Z18, Z17, Z5
+	VPALIGNR     $0x0c, Z10, Z15, Z18
+	VFMADD231PS  Z18, Z17, Z6
+	VPALIGNR     $0x0c, Z11, Z16, Z18
+	VFMADD231PS  Z18, Z17, Z7
+	ADDQ         136(AX), R13
+	JMP          list0Of4
+
+list0Of4From8:
+	CMPQ    R11, $0x09
+	JGE     list0Of4From9
+	VMOVAPS Z13, Z8
+	VMOVAPS Z14, Z9
+	VMOVAPS Z15, Z10
+	VMOVAPS Z16, Z11
+	VALIGND $0x04, Z12, Z12, Z12
+	VALIGND $0x04, Z8, Z9, Z13
+	VALIGND $0x04, Z9, Z10, Z14
+	VALIGND $0x04, Z10, Z11, Z15
+	VALIGND $0x04, Z11, Z12, Z16
+	JMP     list0Of4
+
+list0Of4From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf4
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z8
+	VMOVUPS    192(R8), Z9
+	MOVQ       200(AX), R8
+	VMOVAPS    Z9, Z10
+	VPERMI2PS  Z4, Z0, Z10
+	VPERMT2PS  Z4, Z8, Z0
+	VMOVAPS    Z10, Z4
+	VMOVAPS    Z9, Z10
+	VPERMI2PS  Z5, Z1, Z10
+	VPERMT2PS  Z5, Z8, Z1
+	VMOVAPS    Z10, Z5
+	VMOVAPS    Z9, Z10
+	VPERMI2PS  Z6, Z2, Z10
+	VPERMT2PS  Z6, Z8, Z2
+	VMOVAPS    Z10, Z6
+	VMOVAPS    Z9, Z9
+	VPERMI2PS  Z7, Z3, Z9
+	VPERMT2PS  Z7, Z8, Z3
+	VMOVAPS    Z9, Z7
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	PREFETCHT0 2432(DX)
+	PREFETCHT0 2496(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z4, 64(DX)
+	VMOVUPS    Z1, 128(DX)
+	VMOVUPS    Z5, 192(DX)
+	VMOVUPS    Z2, 256(DX)
+	VMOVUPS    Z6, 320(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf4Masked
+	VMOVUPS    Z3, 384(DX)
+	VMOVUPS    Z7, 448(DX)
+	JMP        storeOf4Done
+
+storeOf4Masked:
+	MOVQ    32(R8), R9
+	KMOVW   R9, K1
+	VMOVUPS Z3, K1, 384(DX)
+	MOVQ    40(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z7, K1, 448(DX)
+
+storeOf4Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
+	JMP  tileDone
+
+from5:
+	CMPQ CX, $0x06
+	JGE  from6
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf5:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VMOVAPS      Z0, Z6
+	VMOVAPS      Z0, Z7
+	VMOVAPS      Z0, Z8
+	VMOVAPS      Z0, Z9
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf5:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf5Masked
+	VMOVUPS    (R11), Z10
+	VMOVUPS    64(R11), Z11
+	VMOVUPS    128(R11), Z12
+	VMOVUPS    192(R11), Z13
+	VMOVUPS    256(R11), Z14
+	VMOVUPS    320(R11), Z15
+	JMP        loadOf5Done
+
+loadOf5Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z10
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z11
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z12
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z13
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z14
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z15
+
+loadOf5Done:
+	VALIGND $0x04, Z10, Z11, Z16
+	VALIGND $0x04, Z11, Z12, Z17
+	VALIGND $0x04, Z12, Z13, Z18
+	VALIGND $0x04, Z13, Z14, Z19
+	VALIGND $0x04, Z14, Z15, Z20
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+	MOVQ    32(R8), R13
+	ADDQ    BX, R13
+
+list0Of5:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of5From5
+	CMPQ         R11, $0x02
+	JGE          list0Of5From2
+	CMPQ         R11, $0x01
+	JGE          list0Of5From1
+	VBROADCASTSS (R12), Z21
+	VFMADD231PS  Z10, Z21, Z0
+	VFMADD231PS  Z11, Z21, Z1
+	VFMADD231PS  Z12, Z21, Z2
+	VFMADD231PS  Z13, Z21, Z3
+	VFMADD231PS  Z14, Z21, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From1:
+	VBROADCASTSS (R12), Z21
+	VPALIGNR     $0x04, Z10, Z16, Z22
+	VFMADD231PS  Z22, Z21, Z0
+	VPALIGNR     $0x04, Z11, Z17, Z22
+	VFMADD231PS  Z22, Z21, Z1
+	VPALIGNR     $0x04, Z12, Z18, Z22
+	VFMADD231PS  Z22, Z21, Z2
+	VPALIGNR     $0x04, Z13, Z19, Z22
+	VFMADD231PS  Z22, Z21, Z3
+	VPALIGNR     $0x04, Z14, Z20, Z22
+	VFMADD231PS  Z22, Z21, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of5From3
+	VBROADCASTSS (R12), Z21
+	VSHUFPS      $0x4e, Z16, Z10, Z22
+	VFMADD231PS  Z22, Z21, Z0
+	VSHUFPS      $0x4e, Z17, Z11, Z22
+	VFMADD231PS  Z22, Z21, Z1
+	VSHUFPS      $0x4e, Z18, Z12, Z22
+	VFMADD231PS  Z22, Z21, Z2
+	VSHUFPS      $0x4e, Z19, Z13, Z22
+	VFMADD231PS  Z22, Z21, Z3
+	VSHUFPS      $0x4e, Z20, Z14, Z22
+	VFMADD231PS  Z22, Z21, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of5From4
+	VBROADCASTSS (R12), Z21
+	VPALIGNR     $0x0c, Z10, Z16, Z22
+	VFMADD231PS  Z22, Z21, Z0
+	VPALIGNR     $0x0c, Z11, Z17, Z22
+	VFMADD231PS  Z22, Z21, Z1
+	VPALIGNR     $0x0c, Z12, Z18, Z22
+	VFMADD231PS  Z22, Z21, Z2
+	VPALIGNR     $0x0c, Z13, Z19, Z22
+	VFMADD231PS  Z22, Z21, Z3
+	VPALIGNR     $0x0c, Z14, Z20, Z22
+	VFMADD231PS  Z22, Z21, Z4
+	ADDQ         136(AX), R12
+	JMP          list0Of5
+
+list0Of5From4:
+	VBROADCASTSS (R13), Z21
+	VFMADD231PS  Z10, Z21, Z5
+	VFMADD231PS  Z11, Z21, Z6
+	VFMADD231PS  Z12, Z21, Z7
+	VFMADD231PS  Z13, Z21, Z8
+	VFMADD231PS  Z14, Z21, Z9
+	ADDQ         136(AX), R13
+	JMP          list0Of5
+
+list0Of5From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of5From7
+	CMPQ         R11, $0x06
+	JGE          list0Of5From6
+	VBROADCASTSS (R13), Z21
+	VPALIGNR     $0x04, Z10, Z16, Z22
+	VFMADD231PS  Z22, Z21, Z5
+	VPALIGNR     $0x04, Z11, Z17, Z22
+	VFMADD231PS  Z22, Z21, Z6
+	VPALIGNR     $0x04, Z12, Z18, Z22
+	VFMADD231PS  Z22, Z21, Z7
+	VPALIGNR     $0x04, Z13, Z19, Z22
+	VFMADD231PS  Z22, Z21, Z8
+	VPALIGNR     $0x04, Z14, Z20, Z22
+	VFMADD231PS  Z22, Z21, Z9
+	ADDQ         136(AX), R13
+	JMP          list0Of5
+
+list0Of5From6:
+	VBROADCASTSS (R13), Z21
+	VSHUFPS      $0x4e, Z16, Z10, Z22
+	VFMADD231PS  Z22, Z21, Z5
+	VSHUFPS      $0x4e, Z17, Z11, Z22
+	VFMADD231PS  Z22, Z21, Z6
+	VSHUFPS      $0x4e, Z18, Z12, Z22
+	VFMADD231PS  Z22, Z21, Z7
+	VSHUFPS      $0x4e, Z19, Z13, Z22
+	VFMADD231PS  Z22, Z21, Z8
+	VSHUFPS      $0x4e, Z20, Z14, Z22
+	VFMADD231PS  Z22, Z21, Z9
+	ADDQ         136(AX), R13
+	JMP          list0Of5
+
+list0Of5From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of5From8
+	VBROADCASTSS (R13), Z21
+	VPALIGNR     $0x0c, Z10, Z16, Z22
+	VFMADD231PS  Z22, Z21, Z5
+	VPALIGNR     $0x0c, Z11, Z17, Z22
+	VFMADD231PS  Z22, Z21, Z6
+	VPALIGNR     $0x0c, Z12, Z18, Z22
+	VFMADD231PS  Z22, Z21, Z7
+	VPALIGNR     $0x0c, Z13, Z19, Z22
+	VFMADD231PS  Z22, Z21, Z8
+	VPALIGNR     $0x0c, Z14, Z20, Z22
+	VFMADD231PS  Z22, Z21, Z9
+	ADDQ         136(AX), R13
+	JMP          list0Of5
+
+list0Of5From8:
+	CMPQ    R11, $0x09
+	JGE     list0Of5From9
+	VMOVAPS Z16, Z10
+	VMOVAPS Z17, Z11
+	VMOVAPS Z18, Z12
+	VMOVAPS Z19, Z13
+	VMOVAPS Z20, Z14
+	VALIGND $0x04, Z15, Z15, Z15
+	VALIGND $0x04, Z10, Z11, Z16
+	VALIGND $0x04, Z11, Z12, Z17
+	VALIGND $0x04, Z12, Z13, Z18
+	VALIGND $0x04, Z13, Z14, Z19
+	VALIGND $0x04, Z14, Z15, Z20
+	JMP     list0Of5
+
+list0Of5From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf5
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z10
+	VMOVUPS    192(R8), Z11
+	MOVQ       200(AX), R8
+	VMOVAPS    Z11, Z12
+	VPERMI2PS  Z5, Z0, Z12
+	VPERMT2PS  Z5, Z10, Z0
+	VMOVAPS    Z12, Z5
+	VMOVAPS    Z11, Z12
+	VPERMI2PS  Z6, Z1, Z12
+	VPERMT2PS  Z6, Z10, Z1
+	VMOVAPS    Z12, Z6
+	VMOVAPS    Z11, Z12
+	VPERMI2PS  Z7, Z2, Z12
+	VPERMT2PS  Z7, Z10, Z2
+	VMOVAPS    Z12, Z7
+	VMOVAPS    Z11, Z12
+	VPERMI2PS  Z8, Z3, Z12
+	VPERMT2PS  Z8, Z10, Z3
+	VMOVAPS    Z12, Z8
+	VMOVAPS    Z11, Z11
+	VPERMI2PS  Z9, Z4, Z11
+	VPERMT2PS  Z9, Z10, Z4
+	VMOVAPS    Z11, Z9
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	PREFETCHT0 2432(DX)
+	PREFETCHT0 2496(DX)
+	PREFETCHT0 2560(DX)
+	PREFETCHT0 2624(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z5, 64(DX)
+	VMOVUPS    Z1, 128(DX)
+	VMOVUPS    Z6, 192(DX)
+	VMOVUPS    Z2, 256(DX)
+	VMOVUPS    Z7, 320(DX)
+	VMOVUPS    Z3, 384(DX)
+	VMOVUPS    Z8, 448(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf5Masked
+	VMOVUPS    Z4, 512(DX)
+	VMOVUPS    Z9, 576(DX)
+	JMP        storeOf5Done
+
+storeOf5Masked:
+	MOVQ    32(R8), R9
+	KMOVW   R9, K1
+	VMOVUPS Z4, K1, 512(DX)
+	MOVQ    40(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z9, K1, 576(DX)
+
+storeOf5Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf5
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf5
+	JMP  tileDone
+
+from6:
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 144(AX), DI
+	MOVQ 16(AX), R8
+	MOVQ R8, 184(AX)
+
+rowOf6:
+	VBROADCASTSS (DI), Z0
+	VMOVAPS      Z0, Z1
+	VMOVAPS      Z0, Z2
+	VMOVAPS      Z0, Z3
+	VMOVAPS      Z0, Z4
+	VMOVAPS      Z0, Z5
+	VMOVAPS      Z0, Z6
+	VMOVAPS      Z0, Z7
+	VMOVAPS      Z0, Z8
+	VMOVAPS      Z0, Z9
+	VMOVAPS      Z0, Z10
+	VMOVAPS      Z0, Z11
+	MOVQ         88(AX), R8
+	MOVQ         R8, 192(AX)
+	MOVQ         96(AX), R8
+	MOVQ         104(AX), R9
+	LEAQ         4(SI), R10
+
+groupOf6:
+	MOVQ       (R8), R11
+	ADDQ       CX, R11
+	PREFETCHT0 2048(R11)
+	PREFETCHT0 2112(R11)
+	PREFETCHT0 2176(R11)
+	PREFETCHT0 2240(R11)
+	PREFETCHT0 2304(R11)
+	PREFETCHT0 2368(R11)
+	PREFETCHT0 2432(R11)
+	MOVLQSX    (R10), R12
+	TESTQ      R12, R12
+	JNZ        loadOf6Masked
+	VMOVUPS    (R11), Z12
+	VMOVUPS    64(R11), Z13
+	VMOVUPS    128(R11), Z14
+	VMOVUPS    192(R11), Z15
+	VMOVUPS    256(R11), Z16
+	VMOVUPS    320(R11), Z17
+	VMOVUPS    384(R11), Z18
+	JMP        loadOf6Done
+
+loadOf6Masked:
+	ADDQ      80(AX), R12
+	KMOVW     (R12), K1
+	VMOVUPS.Z (R11), K1, Z12
+	KMOVW     4(R12), K1
+	VMOVUPS.Z 64(R11), K1, Z13
+	KMOVW     8(R12), K1
+	VMOVUPS.Z 128(R11), K1, Z14
+	KMOVW     12(R12), K1
+	VMOVUPS.Z 192(R11), K1, Z15
+	KMOVW     16(R12), K1
+	VMOVUPS.Z 256(R11), K1, Z16
+	KMOVW     20(R12), K1
+	VMOVUPS.Z 320(R11), K1, Z17
+	KMOVW     24(R12), K1
+	VMOVUPS.Z 384(R11), K1, Z18
+
+loadOf6Done:
+	VALIGND $0x04, Z12, Z13, Z19
+	VALIGND $0x04, Z13, Z14, Z20
+	VALIGND $0x04, Z14, Z15, Z21
+	VALIGND $0x04, Z15, Z16, Z22
+	VALIGND $0x04, Z16, Z17, Z23
+	VALIGND $0x04, Z17, Z18, Z24
+	MOVQ    24(R8), R12
+	ADDQ    BX, R12
+	MOVQ    32(R8), R13
+	ADDQ    BX, R13
+
+list0Of6:
+	MOVLQSX      (R9), R11
+	ADDQ         $0x04, R9
+	CMPQ         R11, $0x05
+	JGE          list0Of6From5
+	CMPQ         R11, $0x02
+	JGE          list0Of6From2
+	CMPQ         R11, $0x01
+	JGE          list0Of6From1
+	VBROADCASTSS (R12), Z25
+	VFMADD231PS  Z12, Z25, Z0
+	VFMADD231PS  Z13, Z25, Z1
+	VFMADD231PS  Z14, Z25, Z2
+	VFMADD231PS  Z15, Z25, Z3
+	VFMADD231PS  Z16, Z25, Z4
+	VFMADD231PS  Z17, Z25, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From1:
+	VBROADCASTSS (R12), Z25
+	VPALIGNR     $0x04, Z12, Z19, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VPALIGNR     $0x04, Z13, Z20, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VPALIGNR     $0x04, Z14, Z21, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VPALIGNR     $0x04, Z15, Z22, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VPALIGNR     $0x04, Z16, Z23, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VPALIGNR     $0x04, Z17, Z24, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From2:
+	CMPQ         R11, $0x03
+	JGE          list0Of6From3
+	VBROADCASTSS (R12), Z25
+	VSHUFPS      $0x4e, Z19, Z12, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VSHUFPS      $0x4e, Z20, Z13, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VSHUFPS      $0x4e, Z21, Z14, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VSHUFPS      $0x4e, Z22, Z15, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VSHUFPS      $0x4e, Z23, Z16, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VSHUFPS      $0x4e, Z24, Z17, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From3:
+	CMPQ         R11, $0x04
+	JGE          list0Of6From4
+	VBROADCASTSS (R12), Z25
+	VPALIGNR     $0x0c, Z12, Z19, Z26
+	VFMADD231PS  Z26, Z25, Z0
+	VPALIGNR     $0x0c, Z13, Z20, Z26
+	VFMADD231PS  Z26, Z25, Z1
+	VPALIGNR     $0x0c, Z14, Z21, Z26
+	VFMADD231PS  Z26, Z25, Z2
+	VPALIGNR     $0x0c, Z15, Z22, Z26
+	VFMADD231PS  Z26, Z25, Z3
+	VPALIGNR     $0x0c, Z16, Z23, Z26
+	VFMADD231PS  Z26, Z25, Z4
+	VPALIGNR     $0x0c, Z17, Z24, Z26
+	VFMADD231PS  Z26, Z25, Z5
+	ADDQ         136(AX), R12
+	JMP          list0Of6
+
+list0Of6From4:
+	VBROADCASTSS (R13), Z25
+	VFMADD231PS  Z12, Z25, Z6
+	VFMADD231PS  Z13, Z25, Z7
+	VFMADD231PS  Z14, Z25, Z8
+	VFMADD231PS  Z15, Z25, Z9
+	VFMADD231PS  Z16, Z25, Z10
+	VFMADD231PS  Z17, Z25, Z11
+	ADDQ         136(AX), R13
+	JMP          list0Of6
+
+list0Of6From5:
+	CMPQ         R11, $0x07
+	JGE          list0Of6From7
+	CMPQ         R11, $0x06
+	JGE          list0Of6From6
+	VBROADCASTSS (R13), Z25
+	VPALIGNR     $0x04, Z12, Z19, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VPALIGNR     $0x04, Z13, Z20, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	VPALIGNR     $0x04, Z14, Z21, Z26
+	VFMADD231PS  Z26, Z25, Z8
+	VPALIGNR     $0x04, Z15, Z22, Z26
+	VFMADD231PS  Z26, Z25, Z9
+	VPALIGNR     $0x04, Z16, Z23, Z26
+	VFMADD231PS  Z26, Z25, Z10
+	VPALIGNR     $0x04, Z17, Z24, Z26
+	VFMADD231PS  Z26, Z25, Z11
+	ADDQ         136(AX), R13
+	JMP          list0Of6
+
+list0Of6From6:
+	VBROADCASTSS (R13), Z25
+	VSHUFPS      $0x4e, Z19, Z12, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VSHUFPS      $0x4e, Z20, Z13, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	VSHUFPS      $0x4e, Z21, Z14, Z26
+	VFMADD231PS  Z26, Z25, Z8
+	VSHUFPS      $0x4e, Z22, Z15, Z26
+	VFMADD231PS  Z26, Z25, Z9
+	VSHUFPS      $0x4e, Z23, Z16, Z26
+	VFMADD231PS  Z26, Z25, Z10
+	VSHUFPS      $0x4e, Z24, Z17, Z26
+	VFMADD231PS  Z26, Z25, Z11
+	ADDQ         136(AX), R13
+	JMP          list0Of6
+
+list0Of6From7:
+	CMPQ         R11, $0x08
+	JGE          list0Of6From8
+	VBROADCASTSS (R13), Z25
+	VPALIGNR     $0x0c, Z12, Z19, Z26
+	VFMADD231PS  Z26, Z25, Z6
+	VPALIGNR     $0x0c, Z13, Z20, Z26
+	VFMADD231PS  Z26, Z25, Z7
+	VPALIGNR     $0x0c, Z14, Z21, Z26
+	VFMADD231PS  Z26, Z25, Z8
+	VPALIGNR     $0x0c, Z15, Z22, Z26
+	VFMADD231PS  Z26, Z25, Z9
+	VPALIGNR     $0x0c, Z16, Z23, Z26
+	VFMADD231PS  Z26, Z25, Z10
+	VPALIGNR     $0x0c, Z17, Z24, Z26
+	VFMADD231PS  Z26, Z25, Z11
+	ADDQ         136(AX), R13
+	JMP          list0Of6
+
+list0Of6From8:
+	CMPQ    R11, $0x09
+	JGE     list0Of6From9
+	VMOVAPS Z19, Z12
+	VMOVAPS Z20, Z13
+	VMOVAPS Z21, Z14
+	VMOVAPS Z22, Z15
+	VMOVAPS Z23, Z16
+	VMOVAPS Z24, Z17
+	VALIGND $0x04, Z18, Z18, Z18
+	VALIGND $0x04, Z12, Z13, Z19
+	VALIGND $0x04, Z13, Z14, Z20
+	VALIGND $0x04, Z14, Z15, Z21
+	VALIGND $0x04, Z15, Z16, Z22
+	VALIGND $0x04, Z16, Z17, Z23
+	VALIGND $0x04, Z17, Z18, Z24
+	JMP     list0Of6
+
+list0Of6From9:
+	ADDQ       $0x28, R8
+	ADDQ       $0x04, R10
+	DECQ       192(AX)
+	JNZ        groupOf6
+	MOVQ       112(AX), R8
+	VMOVUPS    128(R8), Z12
+	VMOVUPS    192(R8), Z13
+	MOVQ       200(AX), R8
+	VMOVAPS    Z13, Z14
+	VPERMI2PS  Z6, Z0, Z14
+	VPERMT2PS  Z6, Z12, Z0
+	VMOVAPS    Z14, Z6
+	VMOVAPS    Z13, Z14
+	VPERMI2PS  Z7, Z1, Z14
+	VPERMT2PS  Z7, Z12, Z1
+	VMOVAPS    Z14, Z7
+	VMOVAPS    Z13, Z14
+	VPERMI2PS  Z8, Z2, Z14
+	VPERMT2PS  Z8, Z12, Z2
+	VMOVAPS    Z14, Z8
+	VMOVAPS    Z13, Z14
+	VPERMI2PS  Z9, Z3, Z14
+	VPERMT2PS  Z9, Z12, Z3
+	VMOVAPS    Z14, Z9
+	VMOVAPS    Z13, Z14
+	VPERMI2PS  Z10, Z4, Z14
+	VPERMT2PS  Z10, Z12, Z4
+	VMOVAPS    Z14, Z10
+	VMOVAPS    Z13, Z13
+	VPERMI2PS  Z11, Z5, Z13
+	VPERMT2PS  Z11, Z12, Z5
+	VMOVAPS    Z13, Z11
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	PREFETCHT0 2432(DX)
+	PREFETCHT0 2496(DX)
+	PREFETCHT0 2560(DX)
+	PREFETCHT0 2624(DX)
+	PREFETCHT0 2688(DX)
+	PREFETCHT0 2752(DX)
+	VMOVUPS    Z0, (DX)
+	VMOVUPS    Z6, 64(DX)
+	VMOVUPS    Z1, 128(DX)
+	VMOVUPS    Z7, 192(DX)
+	VMOVUPS    Z2, 256(DX)
+	VMOVUPS    Z8, 320(DX)
+	VMOVUPS    Z3, 384(DX)
+	VMOVUPS    Z9, 448(DX)
+	VMOVUPS    Z4, 512(DX)
+	VMOVUPS    Z10, 576(DX)
+	MOVLQSX    (SI), R9
+	TESTQ      R9, R9
+	JNZ        storeOf6Masked
+	VMOVUPS    Z5, 640(DX)
+	VMOVUPS    Z11, 704(DX)
+	JMP        storeOf6Done
+
+storeOf6Masked:
+	MOVQ    32(R8), R9
+	KMOVW   R9, K1
+	VMOVUPS Z5, K1, 640(DX)
+	MOVQ    40(R8), R8
+	KMOVW   R8, K1
+	VMOVUPS Z11, K1, 704(DX)
+
+storeOf6Done:
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	ADDQ 128(AX), BX
+	ADDQ 152(AX), DI
+	DECQ 184(AX)
+	JNZ  rowOf6
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf6
+
+tileDone:
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func lineWindowDotsAVX512(lineWindows *lineWindows)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·lineWindowDotsAVX512(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
+
+tile:
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x05
+	JGE  from5
+	CMPQ CX, $0x03
+	JGE  from3
+	CMPQ CX, $0x02
+	JGE  from2
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf1:
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf1Masked
+	VMOVUPS    (DX), Z0
+	JMP        dyOf1Done
+
+dyOf1Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+
+dyOf1Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf1:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf1Masked
+	VMOVUPS    (R10), Z1
+	VMOVUPS    64(R10), Z2
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z1
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z2
+
+loadOf1Done:
+	VALIGND $0x04, Z1, Z2, Z3
+
+list0Of1:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of1From3
+	CMPQ        R10, $0x01
+	JGE         list0Of1From1
+	VMOVUPS     (BX), Z4
+	VFMADD231PS Z1, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of1From2
+	VMOVUPS     (BX), Z4
+	VPALIGNR    $0x04, Z1, Z3, Z5
+	VFMADD231PS Z5, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From2:
+	VMOVUPS     (BX), Z4
+	VSHUFPS     $0x4e, Z3, Z1, Z5
+	VFMADD231PS Z5, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of1From5
+	CMPQ        R10, $0x04
+	JGE         list0Of1From4
+	VMOVUPS     (BX), Z4
+	VPALIGNR    $0x0c, Z1, Z3, Z5
+	VFMADD231PS Z5, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From4:
+	VMOVUPS     (BX), Z4
+	VFMADD231PS Z1, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z4
+	VPALIGNR    $0x04, Z1, Z3, Z5
+	VFMADD231PS Z5, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z4
+	VSHUFPS     $0x4e, Z3, Z1, Z5
+	VFMADD231PS Z5, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z4
+	VPALIGNR    $0x0c, Z1, Z3, Z1
+	VFMADD231PS Z1, Z0, Z4
+	VMOVUPS     Z4, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z3, Z1
+	VALIGND     $0x04, Z2, Z2, Z2
+	VALIGND     $0x04, Z1, Z2, Z3
+	JMP         list0Of1
+
+list0Of1From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of1From6
+	VMOVAPS Z3, Z1
+	VALIGND $0x04, Z2, Z2, Z2
+	VALIGND $0x04, Z1, Z2, Z3
+	JMP     list0Of1
+
+list0Of1From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf1
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf2:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf2Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	JMP        dyOf2Done
+
+dyOf2Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+
+dyOf2Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf2:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf2Masked
+	VMOVUPS    (R10), Z2
+	VMOVUPS    64(R10), Z3
+	VMOVUPS    128(R10), Z4
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z2
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z3
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z4
+
+loadOf2Done:
+	VALIGND $0x04, Z2, Z3, Z5
+	VALIGND $0x04, Z3, Z4, Z6
+
+list0Of2:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of2From3
+	CMPQ        R10, $0x01
+	JGE         list0Of2From1
+	VMOVUPS     (BX), Z7
+	VFMADD231PS Z2, Z0, Z7
+	VMULPS      Z3, Z1, Z8
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of2From2
+	VMOVUPS     (BX), Z7
+	VPALIGNR    $0x04, Z2, Z5, Z8
+	VFMADD231PS Z8, Z0, Z7
+	VPALIGNR    $0x04, Z3, Z6, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From2:
+	VMOVUPS     (BX), Z7
+	VSHUFPS     $0x4e, Z5, Z2, Z8
+	VFMADD231PS Z8, Z0, Z7
+	VSHUFPS     $0x4e, Z6, Z3, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of2From5
+	CMPQ        R10, $0x04
+	JGE         list0Of2From4
+	VMOVUPS     (BX), Z7
+	VPALIGNR    $0x0c, Z2, Z5, Z8
+	VFMADD231PS Z8, Z0, Z7
+	VPALIGNR    $0x0c, Z3, Z6, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From4:
+	VMOVUPS     (BX), Z7
+	VFMADD231PS Z2, Z0, Z7
+	VMULPS      Z3, Z1, Z8
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z7
+	VPALIGNR    $0x04, Z2, Z5, Z8
+	VFMADD231PS Z8, Z0, Z7
+	VPALIGNR    $0x04, Z3, Z6, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z7
+	VSHUFPS     $0x4e, Z5, Z2, Z8
+	VFMADD231PS Z8, Z0, Z7
+	VSHUFPS     $0x4e, Z6, Z3, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z7
+	VPALIGNR    $0x0c, Z2, Z5, Z2
+	VFMADD231PS Z2, Z0, Z7
+	VPALIGNR    $0x0c, Z3, Z6, Z2
+	VMULPS      Z2, Z1, Z2
+	VADDPS      Z2, Z7, Z7
+	VMOVUPS     Z7, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z5, Z2
+	VMOVAPS     Z6, Z3
+	VALIGND     $0x04, Z4, Z4, Z4
+	VALIGND     $0x04, Z2, Z3, Z5
+	VALIGND     $0x04, Z3, Z4, Z6
+	JMP         list0Of2
+
+list0Of2From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of2From6
+	VMOVAPS Z5, Z2
+	VMOVAPS Z6, Z3
+	VALIGND $0x04, Z4, Z4, Z4
+	VALIGND $0x04, Z2, Z3, Z5
+	VALIGND $0x04, Z3, Z4, Z6
+	JMP     list0Of2
+
+list0Of2From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf2
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+	CMPQ CX, $0x04
+	JGE  from4
+
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf3:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf3Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	JMP        dyOf3Done
+
+dyOf3Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+
+dyOf3Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf3:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf3Masked
+	VMOVUPS    (R10), Z3
+	VMOVUPS    64(R10), Z4
+	VMOVUPS    128(R10), Z5
+	VMOVUPS    192(R10), Z6
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z3
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z4
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z5
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z6
+
+loadOf3Done:
+	VALIGND $0x04, Z3, Z4, Z7
+	VALIGND $0x04, Z4, Z5, Z8
+	VALIGND $0x04, Z5, Z6, Z9
+
+list0Of3:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of3From3
+	CMPQ        R10, $0x01
+	JGE         list0Of3From1
+	VMOVUPS     (BX), Z10
+	VFMADD231PS Z3, Z0, Z10
+	VMULPS      Z4, Z1, Z11
+	VFMADD231PS Z5, Z2, Z10
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of3From2
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x04, Z3, Z7, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VPALIGNR    $0x04, Z4, Z8, Z11
+	VMULPS      Z11, Z1, Z11
+	VPALIGNR    $0x04, Z5, Z9, Z12
+	VFMADD231PS Z12, Z2, Z10
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From2:
+	VMOVUPS     (BX), Z10
+	VSHUFPS     $0x4e, Z7, Z3, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VSHUFPS     $0x4e, Z8, Z4, Z11
+	VMULPS      Z11, Z1, Z11
+	VSHUFPS     $0x4e, Z9, Z5, Z12
+	VFMADD231PS Z12, Z2, Z10
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of3From5
+	CMPQ        R10, $0x04
+	JGE         list0Of3From4
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x0c, Z3, Z7, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VPALIGNR    $0x0c, Z4, Z8, Z11
+	VMULPS      Z11, Z1, Z11
+	VPALIGNR    $0x0c, Z5, Z9, Z12
+	VFMADD231PS Z12, Z2, Z10
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From4:
+	VMOVUPS     (BX), Z10
+	VFMADD231PS Z3, Z0, Z10
+	VMULPS      Z4, Z1, Z11
+	VFMADD231PS Z5, Z2, Z10
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x04, Z3, Z7, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VPALIGNR    $0x04, Z4, Z8, Z11
+	VMULPS      Z11, Z1, Z11
+	VPALIGNR    $0x04, Z5, Z9, Z12
+	VFMADD231PS Z12, Z2, Z10
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z10
+	VSHUFPS     $0x4e, Z7, Z3, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VSHUFPS     $0x4e, Z8, Z4, Z11
+	VMULPS      Z11, Z1, Z11
+	VSHUFPS     $0x4e, Z9, Z5, Z12
+	VFMADD231PS Z12, Z2, Z10
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x0c, Z3, Z7, Z3
+	VFMADD231PS Z3, Z0, Z10
+	VPALIGNR    $0x0c, Z4, Z8, Z3
+	VMULPS      Z3, Z1, Z3
+	VPALIGNR    $0x0c, Z5, Z9, Z4
+	VFMADD231PS Z4, Z2, Z10
+	VADDPS      Z3, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z7, Z3
+	VMOVAPS     Z8, Z4
+	VMOVAPS     Z9, Z5
+	VALIGND     $0x04, Z6, Z6, Z6
+	VALIGND     $0x04, Z3, Z4, Z7
+	VALIGND     $0x04, Z4, Z5, Z8
+	VALIGND     $0x04, Z5, Z6, Z9
+	JMP         list0Of3
+
+list0Of3From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of3From6
+	VMOVAPS Z7, Z3
+	VMOVAPS Z8, Z4
+	VMOVAPS Z9, Z5
+	VALIGND $0x04, Z6, Z6, Z6
+	VALIGND $0x04, Z3, Z4, Z7
+	VALIGND $0x04, Z4, Z5, Z8
+	VALIGND $0x04, Z5, Z6, Z9
+	JMP     list0Of3
+
+list0Of3From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf3
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf4:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf4Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	JMP        dyOf4Done
+
+dyOf4Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+
+dyOf4Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf4:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf4Masked
+	VMOVUPS    (R10), Z4
+	VMOVUPS    64(R10), Z5
+	VMOVUPS    128(R10), Z6
+	VMOVUPS    192(R10), Z7
+	VMOVUPS    256(R10), Z8
+	JMP        loadOf4Done
+
+loadOf4Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z4
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z5
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z6
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z7
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z8
+
+loadOf4Done:
+	VALIGND $0x04, Z4, Z5, Z9
+	VALIGND $0x04, Z5, Z6, Z10
+	VALIGND $0x04, Z6, Z7, Z11
+	VALIGND $0x04, Z7, Z8, Z12
+
+list0Of4:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of4From3
+	CMPQ        R10, $0x01
+	JGE         list0Of4From1
+	VMOVUPS     (BX), Z13
+	VFMADD231PS Z4, Z0, Z13
+	VMULPS      Z5, Z1, Z14
+	VFMADD231PS Z6, Z2, Z13
+	VFMADD231PS Z7, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of4From2
+	VMOVUPS     (BX), Z13
+	VPALIGNR    $0x04, Z4, Z9, Z14
+	VFMADD231PS Z14, Z0, Z13
+	VPALIGNR    $0x04, Z5, Z10, Z14
+	VMULPS      Z14, Z1, Z14
+	VPALIGNR    $0x04, Z6, Z11, Z15
+	VFMADD231PS Z15, Z2, Z13
+	VPALIGNR    $0x04, Z7, Z12, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From2:
+	VMOVUPS     (BX), Z13
+	VSHUFPS     $0x4e, Z9, Z4, Z14
+	VFMADD231PS Z14, Z0, Z13
+	VSHUFPS     $0x4e, Z10, Z5, Z14
+	VMULPS      Z14, Z1, Z14
+	VSHUFPS     $0x4e, Z11, Z6, Z15
+	VFMADD231PS Z15, Z2, Z13
+	VSHUFPS     $0x4e, Z12, Z7, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of4From5
+	CMPQ        R10, $0x04
+	JGE         list0Of4From4
+	VMOVUPS     (BX), Z13
+	VPALIGNR    $0x0c, Z4, Z9, Z14
+	VFMADD231PS Z14, Z0, Z13
+	VPALIGNR    $0x0c, Z5, Z10, Z14
+	VMULPS      Z14, Z1, Z14
+	VPALIGNR    $0x0c, Z6, Z11, Z15
+	VFMADD231PS Z15, Z2, Z13
+	VPALIGNR    $0x0c, Z7, Z12, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From4:
+	VMOVUPS     (BX), Z13
+	VFMADD231PS Z4, Z0, Z13
+	VMULPS      Z5, Z1, Z14
+	VFMADD231PS Z6, Z2, Z13
+	VFMADD231PS Z7, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z13
+	VPALIGNR    $0x04, Z4, Z9, Z14
+	VFMADD231PS Z14, Z0, Z13
+	VPALIGNR    $0x04, Z5, Z10, Z14
+	VMULPS      Z14, Z1, Z14
+	VPALIGNR    $0x04, Z6, Z11, Z15
+	VFMADD231PS Z15, Z2, Z13
+	VPALIGNR    $0x04, Z7, Z12, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z13
+	VSHUFPS     $0x4e, Z9, Z4, Z14
+	VFMADD231PS Z14, Z0, Z13
+	VSHUFPS     $0x4e, Z10, Z5, Z14
+	VMULPS      Z14, Z1, Z14
+	VSHUFPS     $0x4e, Z11, Z6, Z15
+	VFMADD231PS Z15, Z2, Z13
+	VSHUFPS     $0x4e, Z12, Z7, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z13
+	VPALIGNR    $0x0c, Z4, Z9, Z4
+	VFMADD231PS Z4, Z0, Z13
+	VPALIGNR    $0x0c, Z5, Z10, Z4
+	VMULPS      Z4, Z1, Z4
+	VPALIGNR    $0x0c, Z6, Z11, Z5
+	VFMADD231PS Z5, Z2, Z13
+	VPALIGNR    $0x0c, Z7, Z12, Z5
+	VFMADD231PS Z5, Z3, Z4
+	VADDPS      Z4, Z13, Z13
+	VMOVUPS     Z13, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z9, Z4
+	VMOVAPS     Z10, Z5
+	VMOVAPS     Z11, Z6
+	VMOVAPS     Z12, Z7
+	VALIGND     $0x04, Z8, Z8, Z8
+	VALIGND     $0x04, Z4, Z5, Z9
+	VALIGND     $0x04, Z5, Z6, Z10
+	VALIGND     $0x04, Z6, Z7, Z11
+	VALIGND     $0x04, Z7, Z8, Z12
+	JMP         list0Of4
+
+list0Of4From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of4From6
+	VMOVAPS Z9, Z4
+	VMOVAPS Z10, Z5
+	VMOVAPS Z11, Z6
+	VMOVAPS Z12, Z7
+	VALIGND $0x04, Z8, Z8, Z8
+	VALIGND $0x04, Z4, Z5, Z9
+	VALIGND $0x04, Z5, Z6, Z10
+	VALIGND $0x04, Z6, Z7, Z11
+	VALIGND $0x04, Z7, Z8, Z12
+	JMP     list0Of4
+
+list0Of4From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf4
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
+	JMP  tileDone
+
+from5:
+	CMPQ CX, $0x07
+	JGE  from7
+	CMPQ CX, $0x06
+	JGE  from6
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf5:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf5Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	VMOVUPS    256(DX), Z4
+	JMP        dyOf5Done
+
+dyOf5Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+	KMOVW     16(DI), K1
+	VMOVUPS.Z 256(DX), K1, Z4
+
+dyOf5Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf5:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf5Masked
+	VMOVUPS    (R10), Z5
+	VMOVUPS    64(R10), Z6
+	VMOVUPS    128(R10), Z7
+	VMOVUPS    192(R10), Z8
+	VMOVUPS    256(R10), Z9
+	VMOVUPS    320(R10), Z10
+	JMP        loadOf5Done
+
+loadOf5Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z5
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z6
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z7
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z8
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z9
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z10
+
+loadOf5Done:
+	VALIGND $0x04, Z5, Z6, Z11
+	VALIGND $0x04, Z6, Z7, Z12
+	VALIGND $0x04, Z7, Z8, Z13
+	VALIGND $0x04, Z8, Z9, Z14
+	VALIGND $0x04, Z9, Z10, Z15
+
+list0Of5:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of5From3
+	CMPQ        R10, $0x01
+	JGE         list0Of5From1
+	VMOVUPS     (BX), Z16
+	VFMADD231PS Z5, Z0, Z16
+	VMULPS      Z6, Z1, Z17
+	VFMADD231PS Z7, Z2, Z16
+	VFMADD231PS Z8, Z3, Z17
+	VFMADD231PS Z9, Z4, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of5From2
+	VMOVUPS     (BX), Z16
+	VPALIGNR    $0x04, Z5, Z11, Z17
+	VFMADD231PS Z17, Z0, Z16
+	VPALIGNR    $0x04, Z6, Z12, Z17
+	VMULPS      Z17, Z1, Z17
+	VPALIGNR    $0x04, Z7, Z13, Z18
+	VFMADD231PS Z18, Z2, Z16
+	VPALIGNR    $0x04, Z8, Z14, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VPALIGNR    $0x04, Z9, Z15, Z18
+	VFMADD231PS Z18, Z4, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From2:
+	VMOVUPS     (BX), Z16
+	VSHUFPS     $0x4e, Z11, Z5, Z17
+	VFMADD231PS Z17, Z0, Z16
+	VSHUFPS     $0x4e, Z12, Z6, Z17
+	VMULPS      Z17, Z1, Z17
+	VSHUFPS     $0x4e, Z13, Z7, Z18
+	VFMADD231PS Z18, Z2, Z16
+	VSHUFPS     $0x4e, Z14, Z8, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VSHUFPS     $0x4e, Z15, Z9, Z18
+	VFMADD231PS Z18, Z4, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of5From5
+	CMPQ        R10, $0x04
+	JGE         list0Of5From4
+	VMOVUPS     (BX), Z16
+	VPALIGNR    $0x0c, Z5, Z11, Z17
+	VFMADD231PS Z17, Z0, Z16
+	VPALIGNR    $0x0c, Z6, Z12, Z17
+	VMULPS      Z17, Z1, Z17
+	VPALIGNR    $0x0c, Z7, Z13, Z18
+	VFMADD231PS Z18, Z2, Z16
+	VPALIGNR    $0x0c, Z8, Z14, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VPALIGNR    $0x0c, Z9, Z15, Z18
+	VFMADD231PS Z18, Z4, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From4:
+	VMOVUPS     (BX), Z16
+	VFMADD231PS Z5, Z0, Z16
+	VMULPS      Z6, Z1, Z17
+	VFMADD231PS Z7, Z2, Z16
+	VFMADD231PS Z8, Z3, Z17
+	VFMADD231PS Z9, Z4, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z16
+	VPALIGNR    $0x04, Z5, Z11, Z17
+	VFMADD231PS Z17, Z0, Z16
+	VPALIGNR    $0x04, Z6, Z12, Z17
+	VMULPS      Z17, Z1, Z17
+	VPALIGNR    $0x04, Z7, Z13, Z18
+	VFMADD231PS Z18, Z2, Z16
+	VPALIGNR    $0x04, Z8, Z14, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VPALIGNR    $0x04, Z9, Z15, Z18
+	VFMADD231PS Z18, Z4, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z16
+	VSHUFPS     $0x4e, Z11, Z5, Z17
+	VFMADD231PS Z17, Z0, Z16
+	VSHUFPS     $0x4e, Z12, Z6, Z17
+	VMULPS      Z17, Z1, Z17
+	VSHUFPS     $0x4e, Z13, Z7, Z18
+	VFMADD231PS Z18, Z2, Z16
+	VSHUFPS     $0x4e, Z14, Z8, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VSHUFPS     $0x4e, Z15, Z9, Z18
+	VFMADD231PS Z18, Z4, Z16
+	VADDPS      Z17, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z16
+	VPALIGNR    $0x0c, Z5, Z11, Z5
+	VFMADD231PS Z5, Z0, Z16
+	VPALIGNR    $0x0c, Z6, Z12, Z5
+	VMULPS      Z5, Z1, Z5
+	VPALIGNR    $0x0c, Z7, Z13, Z6
+	VFMADD231PS Z6, Z2, Z16
+	VPALIGNR    $0x0c, Z8, Z14, Z6
+	VFMADD231PS Z6, Z3, Z5
+	VPALIGNR    $0x0c, Z9, Z15, Z6
+	VFMADD231PS Z6, Z4, Z16
+	VADDPS      Z5, Z16, Z16
+	VMOVUPS     Z16, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z11, Z5
+	VMOVAPS     Z12, Z6
+	VMOVAPS     Z13, Z7
+	VMOVAPS     Z14, Z8
+	VMOVAPS     Z15, Z9
+	VALIGND     $0x04, Z10, Z10, Z10
+	VALIGND     $0x04, Z5, Z6, Z11
+	VALIGND     $0x04, Z6, Z7, Z12
+	VALIGND     $0x04, Z7, Z8, Z13
+	VALIGND     $0x04, Z8, Z9, Z14
+	VALIGND     $0x04, Z9, Z10, Z15
+	JMP         list0Of5
+
+list0Of5From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of5From6
+	VMOVAPS Z11, Z5
+	VMOVAPS Z12, Z6
+	VMOVAPS Z13, Z7
+	VMOVAPS Z14, Z8
+	VMOVAPS Z15, Z9
+	VALIGND $0x04, Z10, Z10, Z10
+	VALIGND $0x04, Z5, Z6, Z11
+	VALIGND $0x04, Z6, Z7, Z12
+	VALIGND $0x04, Z7, Z8, Z13
+	VALIGND $0x04, Z8, Z9, Z14
+	VALIGND $0x04, Z9, Z10, Z15
+	JMP     list0Of5
+
+list0Of5From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf5
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf5
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf5
+	JMP  tileDone
+
+from6:
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf6:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf6Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	VMOVUPS    256(DX), Z4
+	VMOVUPS    320(DX), Z5
+	JMP        dyOf6Done
+
+dyOf6Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+	KMOVW     16(DI), K1
+	VMOVUPS.Z 256(DX), K1, Z4
+	KMOVW     20(DI), K1
+	VMOVUPS.Z 320(DX), K1, Z5
+
+dyOf6Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf6:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	PREFETCHT0 2432(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf6Masked
+	VMOVUPS    (R10), Z6
+	VMOVUPS    64(R10), Z7
+	VMOVUPS    128(R10), Z8
+	VMOVUPS    192(R10), Z9
+	VMOVUPS    256(R10), Z10
+	VMOVUPS    320(R10), Z11
+	VMOVUPS    384(R10), Z12
+	JMP        loadOf6Done
+
+loadOf6Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z6
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z7
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z8
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z9
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z10
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z11
+	KMOVW     24(R11), K1
+	VMOVUPS.Z 384(R10), K1, Z12
+
+loadOf6Done:
+	VALIGND $0x04, Z6, Z7, Z13
+	VALIGND $0x04, Z7, Z8, Z14
+	VALIGND $0x04, Z8, Z9, Z15
+	VALIGND $0x04, Z9, Z10, Z16
+	VALIGND $0x04, Z10, Z11, Z17
+	VALIGND $0x04, Z11, Z12, Z18
+
+list0Of6:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of6From3
+	CMPQ        R10, $0x01
+	JGE         list0Of6From1
+	VMOVUPS     (BX), Z19
+	VFMADD231PS Z6, Z0, Z19
+	VMULPS      Z7, Z1, Z20
+	VFMADD231PS Z8, Z2, Z19
+	VFMADD231PS Z9, Z3, Z20
+	VFMADD231PS Z10, Z4, Z19
+	VFMADD231PS Z11, Z5, Z20
+	VADDPS      Z20, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of6From2
+	VMOVUPS     (BX), Z19
+	VPALIGNR    $0x04, Z6, Z13, Z20
+	VFMADD231PS Z20, Z0, Z19
+	VPALIGNR    $0x04, Z7, Z14, Z20
+	VMULPS      Z20, Z1, Z20
+	VPALIGNR    $0x04, Z8, Z15, Z21
+	VFMADD231PS Z21, Z2, Z19
+	VPALIGNR    $0x04, Z9, Z16, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VPALIGNR    $0x04, Z10, Z17, Z21
+	VFMADD231PS Z21, Z4, Z19
+	VPALIGNR    $0x04, Z11, Z18, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From2:
+	VMOVUPS     (BX), Z19
+	VSHUFPS     $0x4e, Z13, Z6, Z20
+	VFMADD231PS Z20, Z0, Z19
+	VSHUFPS     $0x4e, Z14, Z7, Z20
+	VMULPS      Z20, Z1, Z20
+	VSHUFPS     $0x4e, Z15, Z8, Z21
+	VFMADD231PS Z21, Z2, Z19
+	VSHUFPS     $0x4e, Z16, Z9, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VSHUFPS     $0x4e, Z17, Z10, Z21
+	VFMADD231PS Z21, Z4, Z19
+	VSHUFPS     $0x4e, Z18, Z11, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of6From5
+	CMPQ        R10, $0x04
+	JGE         list0Of6From4
+	VMOVUPS     (BX), Z19
+	VPALIGNR    $0x0c, Z6, Z13, Z20
+	VFMADD231PS Z20, Z0, Z19
+	VPALIGNR    $0x0c, Z7, Z14, Z20
+	VMULPS      Z20, Z1, Z20
+	VPALIGNR    $0x0c, Z8, Z15, Z21
+	VFMADD231PS Z21, Z2, Z19
+	VPALIGNR    $0x0c, Z9, Z16, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VPALIGNR    $0x0c, Z10, Z17, Z21
+	VFMADD231PS Z21, Z4, Z19
+	VPALIGNR    $0x0c, Z11, Z18, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From4:
+	VMOVUPS     (BX), Z19
+	VFMADD231PS Z6, Z0, Z19
+	VMULPS      Z7, Z1, Z20
+	VFMADD231PS Z8, Z2, Z19
+	VFMADD231PS Z9, Z3, Z20
+	VFMADD231PS Z10, Z4, Z19
+	VFMADD231PS Z11, Z5, Z20
+	VADDPS      Z20, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z19
+	VPALIGNR    $0x04, Z6, Z13, Z20
+	VFMADD231PS Z20, Z0, Z19
+	VPALIGNR    $0x04, Z7, Z14, Z20
+	VMULPS      Z20, Z1, Z20
+	VPALIGNR    $0x04, Z8, Z15, Z21
+	VFMADD231PS Z21, Z2, Z19
+	VPALIGNR    $0x04, Z9, Z16, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VPALIGNR    $0x04, Z10, Z17, Z21
+	VFMADD231PS Z21, Z4, Z19
+	VPALIGNR    $0x04, Z11, Z18, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z19
+	VSHUFPS     $0x4e, Z13, Z6, Z20
+	VFMADD231PS Z20, Z0, Z19
+	VSHUFPS     $0x4e, Z14, Z7, Z20
+	VMULPS      Z20, Z1, Z20
+	VSHUFPS     $0x4e, Z15, Z8, Z21
+	VFMADD231PS Z21, Z2, Z19
+	VSHUFPS     $0x4e, Z16, Z9, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VSHUFPS     $0x4e, Z17, Z10, Z21
+	VFMADD231PS Z21, Z4, Z19
+	VSHUFPS     $0x4e, Z18, Z11, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z19
+	VPALIGNR    $0x0c, Z6, Z13, Z6
+	VFMADD231PS Z6, Z0, Z19
+	VPALIGNR    $0x0c, Z7, Z14, Z6
+	VMULPS      Z6, Z1, Z6
+	VPALIGNR    $0x0c, Z8, Z15, Z7
+	VFMADD231PS Z7, Z2, Z19
+	VPALIGNR    $0x0c, Z9, Z16, Z7
+	VFMADD231PS Z7, Z3, Z6
+	VPALIGNR    $0x0c, Z10, Z17, Z7
+	VFMADD231PS Z7, Z4, Z19
+	VPALIGNR    $0x0c, Z11, Z18, Z7
+	VFMADD231PS Z7, Z5, Z6
+	VADDPS      Z6, Z19, Z19
+	VMOVUPS     Z19, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z13, Z6
+	VMOVAPS     Z14, Z7
+	VMOVAPS     Z15, Z8
+	VMOVAPS     Z16, Z9
+	VMOVAPS     Z17, Z10
+	VMOVAPS     Z18, Z11
+	VALIGND     $0x04, Z12, Z12, Z12
+	VALIGND     $0x04, Z6, Z7, Z13
+	VALIGND     $0x04, Z7, Z8, Z14
+	VALIGND     $0x04, Z8, Z9, Z15
+	VALIGND     $0x04, Z9, Z10, Z16
+	VALIGND     $0x04, Z10, Z11, Z17
+	VALIGND     $0x04, Z11, Z12, Z18
+	JMP         list0Of6
+
+list0Of6From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of6From6
+	VMOVAPS Z13, Z6
+	VMOVAPS Z14, Z7
+	VMOVAPS Z15, Z8
+	VMOVAPS Z16, Z9
+	VMOVAPS Z17, Z10
+	VMOVAPS Z18, Z11
+	VALIGND $0x04, Z12, Z12, Z12
+	VALIGND $0x04, Z6, Z7, Z13
+	VALIGND $0x04, Z7, Z8, Z14
+	VALIGND $0x04, Z8, Z9, Z15
+	VALIGND $0x04, Z9, Z10, Z16
+	VALIGND $0x04, Z10, Z11, Z17
+	VALIGND $0x04, Z11, Z12, Z18
+	JMP     list0Of6
+
+list0Of6From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf6
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf6
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf6
+	JMP  tileDone
+
+from7:
+	CMPQ CX, $0x08
+	JGE  from8
+
+imageOf7:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf7:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	PREFETCHT0 2432(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf7Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	VMOVUPS    256(DX), Z4
+	VMOVUPS    320(DX), Z5
+	VMOVUPS    384(DX), Z6
+	JMP        dyOf7Done
+
+dyOf7Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+	KMOVW     16(DI), K1
+	VMOVUPS.Z 256(DX), K1, Z4
+	KMOVW     20(DI), K1
+	VMOVUPS.Z 320(DX), K1, Z5
+	KMOVW     24(DI), K1
+	VMOVUPS.Z 384(DX), K1, Z6
+
+dyOf7Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf7:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	PREFETCHT0 2432(R10)
+	PREFETCHT0 2496(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf7Masked
+	VMOVUPS    (R10), Z7
+	VMOVUPS    64(R10), Z8
+	VMOVUPS    128(R10), Z9
+	VMOVUPS    192(R10), Z10
+	VMOVUPS    256(R10), Z11
+	VMOVUPS    320(R10), Z12
+	VMOVUPS    384(R10), Z13
+	VMOVUPS    448(R10), Z14
+	JMP        loadOf7Done
+
+loadOf7Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z7
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z8
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z9
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z10
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z11
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z12
+	KMOVW     24(R11), K1
+	VMOVUPS.Z 384(R10), K1, Z13
+	KMOVW     28(R11), K1
+	VMOVUPS.Z 448(R10), K1, Z14
+
+loadOf7Done:
+	VALIGND $0x04, Z7, Z8, Z15
+	VALIGND $0x04, Z8, Z9, Z16
+	VALIGND $0x04, Z9, Z10, Z17
+	VALIGND $0x04, Z10, Z11, Z18
+	VALIGND $0x04, Z11, Z12, Z19
+	VALIGND $0x04, Z12, Z13, Z20
+	VALIGND $0x04, Z13, Z14, Z21
+
+list0Of7:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of7From3
+	CMPQ        R10, $0x01
+	JGE         list0Of7From1
+	VMOVUPS     (BX), Z22
+	VFMADD231PS Z7, Z0, Z22
+	VMULPS      Z8, Z1, Z23
+	VFMADD231PS Z9, Z2, Z22
+	VFMADD231PS Z10, Z3, Z23
+	VFMADD231PS Z11, Z4, Z22
+	VFMADD231PS Z12, Z5, Z23
+	VFMADD231PS Z13, Z6, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of7
+
+list0Of7From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of7From2
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x04, Z7, Z15, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VPALIGNR    $0x04, Z8, Z16, Z23
+	VMULPS      Z23, Z1, Z23
+	VPALIGNR    $0x04, Z9, Z17, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VPALIGNR    $0x04, Z10, Z18, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VPALIGNR    $0x04, Z11, Z19, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VPALIGNR    $0x04, Z12, Z20, Z24
+	VFMADD231PS Z24, Z5, Z23
+	VPALIGNR    $0x04, Z13, Z21, Z24
+	VFMADD231PS Z24, Z6, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of7
+
+list0Of7From2:
+	VMOVUPS     (BX), Z22
+	VSHUFPS     $0x4e, Z15, Z7, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VSHUFPS     $0x4e, Z16, Z8, Z23
+	VMULPS      Z23, Z1, Z23
+	VSHUFPS     $0x4e, Z17, Z9, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VSHUFPS     $0x4e, Z18, Z10, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VSHUFPS     $0x4e, Z19, Z11, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VSHUFPS     $0x4e, Z20, Z12, Z24
+	VFMADD231PS Z24, Z5, Z23
+	VSHUFPS     $0x4e, Z21, Z13, Z24
+	VFMADD231PS Z24, Z6, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of7
+
+list0Of7From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of7From5
+	CMPQ        R10, $0x04
+	JGE         list0Of7From4
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x0c, Z7, Z15, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VPALIGNR    $0x0c, Z8, Z16, Z23
+	VMULPS      Z23, Z1, Z23
+	VPALIGNR    $0x0c, Z9, Z17, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VPALIGNR    $0x0c, Z10, Z18, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VPALIGNR    $0x0c, Z11, Z19, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VPALIGNR    $0x0c, Z12, Z20, Z24
+	VFMADD231PS Z24, Z5, Z23
+	VPALIGNR    $0x0c, Z13, Z21, Z24
+	VFMADD231PS Z24, Z6, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of7
+
+list0Of7From4:
+	VMOVUPS     (BX), Z22
+	VFMADD231PS Z7, Z0, Z22
+	VMULPS      Z8, Z1, Z23
+	VFMADD231PS Z9, Z2, Z22
+	VFMADD231PS Z10, Z3, Z23
+	VFMADD231PS Z11, Z4, Z22
+	VFMADD231PS Z12, Z5, Z23
+	VFMADD231PS Z13, Z6, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x04, Z7, Z15, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VPALIGNR    $0x04, Z8, Z16, Z23
+	VMULPS      Z23, Z1, Z23
+	VPALIGNR    $0x04, Z9, Z17, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VPALIGNR    $0x04, Z10, Z18, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VPALIGNR    $0x04, Z11, Z19, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VPALIGNR    $0x04, Z12, Z20, Z24
+	VFMADD231PS Z24, Z5, Z23
+	VPALIGNR    $0x04, Z13, Z21, Z24
+	VFMADD231PS Z24, Z6, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z22
+	VSHUFPS     $0x4e, Z15, Z7, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VSHUFPS     $0x4e, Z16, Z8, Z23
+	VMULPS      Z23, Z1, Z23
+	VSHUFPS     $0x4e, Z17, Z9, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VSHUFPS     $0x4e, Z18, Z10, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VSHUFPS     $0x4e, Z19, Z11, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VSHUFPS     $0x4e, Z20, Z12, Z24
+	VFMADD231PS Z24, Z5, Z23
+	VSHUFPS     $0x4e, Z21, Z13, Z24
+	VFMADD231PS Z24, Z6, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x0c, Z7, Z15, Z7
+	VFMADD231PS Z7, Z0, Z22
+	VPALIGNR    $0x0c, Z8, Z16, Z7
+	VMULPS      Z7, Z1, Z7
+	VPALIGNR    $0x0c, Z9, Z17, Z8
+	VFMADD231PS Z8, Z2, Z22
+	VPALIGNR    $0x0c, Z10, Z18, Z8
+	VFMADD231PS Z8, Z3, Z7
+	VPALIGNR    $0x0c, Z11, Z19, Z8
+	VFMADD231PS Z8, Z4, Z22
+	VPALIGNR    $0x0c, Z12, Z20, Z8
+	VFMADD231PS Z8, Z5, Z7
+	VPALIGNR    $0x0c, Z13, Z21, Z8
+	VFMADD231PS Z8, Z6, Z22
+	VADDPS      Z7, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z15, Z7
+	VMOVAPS     Z16, Z8
+	VMOVAPS     Z17, Z9
+	VMOVAPS     Z18, Z10
+	VMOVAPS     Z19, Z11
+	VMOVAPS     Z20, Z12
+	VMOVAPS     Z21, Z13
+	VALIGND     $0x04, Z14, Z14, Z14
+	VALIGND     $0x04, Z7, Z8, Z15
+	VALIGND     $0x04, Z8, Z9, Z16
+	VALIGND     $0x04, Z9, Z10, Z17
+	VALIGND     $0x04, Z10, Z11, Z18
+	VALIGND     $0x04, Z11, Z12, Z19
+	VALIGND     $0x04, Z12, Z13, Z20
+	VALIGND     $0x04, Z13, Z14, Z21
+	JMP         list0Of7
+
+list0Of7From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of7From6
+	VMOVAPS Z15, Z7
+	VMOVAPS Z16, Z8
+	VMOVAPS Z17, Z9
+	VMOVAPS Z18, Z10
+	VMOVAPS Z19, Z11
+	VMOVAPS Z20, Z12
+	VMOVAPS Z21, Z13
+	VALIGND $0x04, Z14, Z14, Z14
+	VALIGND $0x04, Z7, Z8, Z15
+	VALIGND $0x04, Z8, Z9, Z16
+	VALIGND $0x04, Z9, Z10, Z17
+	VALIGND $0x04, Z10, Z11, Z18
+	VALIGND $0x04, Z11, Z12, Z19
+	VALIGND $0x04, Z12, Z13, Z20
+	VALIGND $0x04, Z13, Z14, Z21
+	JMP     list0Of7
+
+list0Of7From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf7
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf7
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf7
+	JMP  tileDone
+
+from8:
+imageOf8:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf8:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	PREFETCHT0 2432(DX)
+	PREFETCHT0 2496(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf8Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	VMOVUPS    256(DX), Z4
+	VMOVUPS    320(DX), Z5
+	VMOVUPS    384(DX), Z6
+	VMOVUPS    448(DX), Z7
+	JMP        dyOf8Done
+
+dyOf8Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+	KMOVW     16(DI), K1
+	VMOVUPS.Z 256(DX), K1, Z4
+	KMOVW     20(DI), K1
+	VMOVUPS.Z 320(DX), K1, Z5
+	KMOVW     24(DI), K1
+	VMOVUPS.Z 384(DX), K1, Z6
+	KMOVW     28(DI), K1
+	VMOVUPS.Z 448(DX), K1, Z7
+
+dyOf8Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf8:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	PREFETCHT0 2432(R10)
+	PREFETCHT0 2496(R10)
+	PREFETCHT0 2560(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf8Masked
+	VMOVUPS    (R10), Z8
+	VMOVUPS    64(R10), Z9
+	VMOVUPS    128(R10), Z10
+	VMOVUPS    192(R10), Z11
+	VMOVUPS    256(R10), Z12
+	VMOVUPS    320(R10), Z13
+	VMOVUPS    384(R10), Z14
+	VMOVUPS    448(R10), Z15
+	VMOVUPS    512(R10), Z16
+	JMP        loadOf8Done
+
+loadOf8Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z8
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z9
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z10
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z11
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z12
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z13
+	KMOVW     24(R11), K1
+	VMOVUPS.Z 384(R10), K1, Z14
+	KMOVW     28(R11), K1
+	VMOVUPS.Z 448(R10), K1, Z15
+	KMOVW     32(R11), K1
+	VMOVUPS.Z 512(R10), K1, Z16
+
+loadOf8Done:
+	VALIGND $0x04, Z8, Z9, Z17
+	VALIGND $0x04, Z9, Z10, Z18
+	VALIGND $0x04, Z10, Z11, Z19
+	VALIGND $0x04, Z11, Z12, Z20
+	VALIGND $0x04, Z12, Z13, Z21
+	VALIGND $0x04, Z13, Z14, Z22
+	VALIGND $0x04, Z14, Z15, Z23
+	VALIGND $0x04, Z15, Z16, Z24
+
+list0Of8:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of8From3
+	CMPQ        R10, $0x01
+	JGE         list0Of8From1
+	VMOVUPS     (BX), Z25
+	VFMADD231PS Z8, Z0, Z25
+	VMULPS      Z9, Z1, Z26
+	VFMADD231PS Z10, Z2, Z25
+	VFMADD231PS Z11, Z3, Z26
+	VFMADD231PS Z12, Z4, Z25
+	VFMADD231PS Z13, Z5, Z26
+	VFMADD231PS Z14, Z6, Z25
+	VFMADD231PS Z15, Z7, Z26
+	VADDPS      Z26, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of8
+
+list0Of8From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of8From2
+	VMOVUPS     (BX), Z25
+	VPALIGNR    $0x04, Z8, Z17, Z26
+	VFMADD231PS Z26, Z0, Z25
+	VPALIGNR    $0x04, Z9, Z18, Z26
+	VMULPS      Z26, Z1, Z26
+	VPALIGNR    $0x04, Z10, Z19, Z27
+	VFMADD231PS Z27, Z2, Z25
+	VPALIGNR    $0x04, Z11, Z20, Z27
+	VFMADD231PS Z27, Z3, Z26
+	VPALIGNR    $0x04, Z12, Z21, Z27
+	VFMADD231PS Z27, Z4, Z25
+	VPALIGNR    $0x04, Z13, Z22, Z27
+	VFMADD231PS Z27, Z5, Z26
+	VPALIGNR    $0x04, Z14, Z23, Z27
+	VFMADD231PS Z27, Z6, Z25
+	VPALIGNR    $0x04, Z15, Z24, Z27
+	VFMADD231PS Z27, Z7, Z26
+	VADDPS      Z26, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of8
+
+list0Of8From2:
+	VMOVUPS     (BX), Z25
+	VSHUFPS     $0x4e, Z17, Z8, Z26
+	VFMADD231PS Z26, Z0, Z25
+	VSHUFPS     $0x4e, Z18, Z9, Z26
+	VMULPS      Z26, Z1, Z26
+	VSHUFPS     $0x4e, Z19, Z10, Z27
+	VFMADD231PS Z27, Z2, Z25
+	VSHUFPS     $0x4e, Z20, Z11, Z27
+	VFMADD231PS Z27, Z3, Z26
+	VSHUFPS     $0x4e, Z21, Z12, Z27
+	VFMADD231PS Z27, Z4, Z25
+	VSHUFPS     $0x4e, Z22, Z13, Z27
+	VFMADD231PS Z27, Z5, Z26
+	VSHUFPS     $0x4e, Z23, Z14, Z27
+	VFMADD231PS Z27, Z6, Z25
+	VSHUFPS     $0x4e, Z24, Z15, Z27
+	VFMADD231PS Z27, Z7, Z26
+	VADDPS      Z26, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of8
+
+list0Of8From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of8From5
+	CMPQ        R10, $0x04
+	JGE         list0Of8From4
+	VMOVUPS     (BX), Z25
+	VPALIGNR    $0x0c, Z8, Z17, Z26
+	VFMADD231PS Z26, Z0, Z25
+	VPALIGNR    $0x0c, Z9, Z18, Z26
+	VMULPS      Z26, Z1, Z26
+	VPALIGNR    $0x0c, Z10, Z19, Z27
+	VFMADD231PS Z27, Z2, Z25
+	VPALIGNR    $0x0c, Z11, Z20, Z27
+	VFMADD231PS Z27, Z3, Z26
+	VPALIGNR    $0x0c, Z12, Z21, Z27
+	VFMADD231PS Z27, Z4, Z25
+	VPALIGNR    $0x0c, Z13, Z22, Z27
+	VFMADD231PS Z27, Z5, Z26
+	VPALIGNR    $0x0c, Z14, Z23, Z27
+	VFMADD231PS Z27, Z6, Z25
+	VPALIGNR    $0x0c, Z15, Z24, Z27
+	VFMADD231PS Z27, Z7, Z26
+	VADDPS      Z26, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of8
+
+list0Of8From4:
+	VMOVUPS     (BX), Z25
+	VFMADD231PS Z8, Z0, Z25
+	VMULPS      Z9, Z1, Z26
+	VFMADD231PS Z10, Z2, Z25
+	VFMADD231PS Z11, Z3, Z26
+	VFMADD231PS Z12, Z4, Z25
+	VFMADD231PS Z13, Z5, Z26
+	VFMADD231PS Z14, Z6, Z25
+	VFMADD231PS Z15, Z7, Z26
+	VADDPS      Z26, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z25
+	VPALIGNR    $0x04, Z8, Z17, Z26
+	VFMADD231PS Z26, Z0, Z25
+	VPALIGNR    $0x04, Z9, Z18, Z26
+	VMULPS      Z26, Z1, Z26
+	VPALIGNR    $0x04, Z10, Z19, Z27
+	VFMADD231PS Z27, Z2, Z25
+	VPALIGNR    $0x04, Z11, Z20, Z27
+	VFMADD231PS Z27, Z3, Z26
+	VPALIGNR    $0x04, Z12, Z21, Z27
+	VFMADD231PS Z27, Z4, Z25
+	VPALIGNR    $0x04, Z13, Z22, Z27
+	VFMADD231PS Z27, Z5, Z26
+	VPALIGNR    $0x04, Z14, Z23, Z27
+	VFMADD231PS Z27, Z6, Z25
+	VPALIGNR    $0x04, Z15, Z24, Z27
+	VFMADD231PS Z27, Z7, Z26
+	VADDPS      Z26, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z25
+	VSHUFPS     $0x4e, Z17, Z8, Z26
+	VFMADD231PS Z26, Z0, Z25
+	VSHUFPS     $0x4e, Z18, Z9, Z26
+	VMULPS      Z26, Z1, Z26
+	VSHUFPS     $0x4e, Z19, Z10, Z27
+	VFMADD231PS Z27, Z2, Z25
+	VSHUFPS     $0x4e, Z20, Z11, Z27
+	VFMADD231PS Z27, Z3, Z26
+	VSHUFPS     $0x4e, Z21, Z12, Z27
+	VFMADD231PS Z27, Z4, Z25
+	VSHUFPS     $0x4e, Z22, Z13, Z27
+	VFMADD231PS Z27, Z5, Z26
+	VSHUFPS     $0x4e, Z23, Z14, Z27
+	VFMADD231PS Z27, Z6, Z25
+	VSHUFPS     $0x4e, Z24, Z15, Z27
+	VFMADD231PS Z27, Z7, Z26
+	VADDPS      Z26, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z25
+	VPALIGNR    $0x0c, Z8, Z17, Z8
+	VFMADD231PS Z8, Z0, Z25
+	VPALIGNR    $0x0c, Z9, Z18, Z8
+	VMULPS      Z8, Z1, Z8
+	VPALIGNR    $0x0c, Z10, Z19, Z9
+	VFMADD231PS Z9, Z2, Z25
+	VPALIGNR    $0x0c, Z11, Z20, Z9
+	VFMADD231PS Z9, Z3, Z8
+	VPALIGNR    $0x0c, Z12, Z21, Z9
+	VFMADD231PS Z9, Z4, Z25
+	VPALIGNR    $0x0c, Z13, Z22, Z9
+	VFMADD231PS Z9, Z5, Z8
+	VPALIGNR    $0x0c, Z14, Z23, Z9
+	VFMADD231PS Z9, Z6, Z25
+	VPALIGNR    $0x0c, Z15, Z24, Z9
+	VFMADD231PS Z9, Z7, Z8
+	VADDPS      Z8, Z25, Z25
+	VMOVUPS     Z25, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z17, Z8
+	VMOVAPS     Z18, Z9
+	VMOVAPS     Z19, Z10
+	VMOVAPS     Z20, Z11
+	VMOVAPS     Z21, Z12
+	VMOVAPS     Z22, Z13
+	VMOVAPS     Z23, Z14
+	VMOVAPS     Z24, Z15
+	VALIGND     $0x04, Z16, Z16, Z16
+	VALIGND     $0x04, Z8, Z9, Z17
+	VALIGND     $0x04, Z9, Z10, Z18
+	VALIGND     $0x04, Z10, Z11, Z19
+	VALIGND     $0x04, Z11, Z12, Z20
+	VALIGND     $0x04, Z12, Z13, Z21
+	VALIGND     $0x04, Z13, Z14, Z22
+	VALIGND     $0x04, Z14, Z15, Z23
+	VALIGND     $0x04, Z15, Z16, Z24
+	JMP         list0Of8
+
+list0Of8From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of8From6
+	VMOVAPS Z17, Z8
+	VMOVAPS Z18, Z9
+	VMOVAPS Z19, Z10
+	VMOVAPS Z20, Z11
+	VMOVAPS Z21, Z12
+	VMOVAPS Z22, Z13
+	VMOVAPS Z23, Z14
+	VMOVAPS Z24, Z15
+	VALIGND $0x04, Z16, Z16, Z16
+	VALIGND $0x04, Z8, Z9, Z17
+	VALIGND $0x04, Z9, Z10, Z18
+	VALIGND $0x04, Z10, Z11, Z19
+	VALIGND $0x04, Z11, Z12, Z20
+	VALIGND $0x04, Z12, Z13, Z21
+	VALIGND $0x04, Z13, Z14, Z22
+	VALIGND $0x04, Z14, Z15, Z23
+	VALIGND $0x04, Z15, Z16, Z24
+	JMP     list0Of8
+
+list0Of8From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf8
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf8
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf8
+
+tileDone:
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
+	VZEROUPPER
+	RET
+
+// func lineWindowDotsStridedAVX512(lineWindows *lineWindows)
+// Requires: AVX, AVX512BW, AVX512F, MMX+
+TEXT ·lineWindowDotsStridedAVX512(SB), NOSPLIT, $0-8
+	MOVQ lineWindows+0(FP), AX
+	MOVQ 72(AX), CX
+	MOVQ CX, 200(AX)
+
+tile:
+	MOVQ 200(AX), CX
+	MOVQ (AX), DX
+	MOVQ 8(AX), BX
+	MOVQ 208(AX), SI
+	ADDQ (CX), DX
+	ADDQ 8(CX), BX
+	ADDQ 24(CX), SI
+	MOVQ DX, 160(AX)
+	MOVQ BX, 168(AX)
+	MOVQ 40(AX), DX
+	MOVQ DX, 176(AX)
+	MOVQ 16(CX), CX
+	CMPQ CX, $0x04
+	JGE  from4
+	CMPQ CX, $0x02
+	JGE  from2
+
+imageOf1:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf1:
+	PREFETCHT0 2048(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf1Masked
+	VMOVUPS    (DX), Z0
+	JMP        dyOf1Done
+
+dyOf1Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+
+dyOf1Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf1:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf1Masked
+	VMOVUPS    (R10), Z1
+	VMOVUPS    64(R10), Z2
+	VMOVUPS    128(R10), Z3
+	VMOVUPS    192(R10), Z4
+	JMP        loadOf1Done
+
+loadOf1Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z1
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z2
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z3
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z4
+
+loadOf1Done:
+	MOVQ      112(AX), R10
+	VMOVUPS   (R10), Z5
+	VMOVUPS   64(R10), Z6
+	VMOVAPS   Z6, Z7
+	VPERMI2PS Z2, Z1, Z7
+	VPERMT2PS Z2, Z5, Z1
+	VMOVAPS   Z7, Z2
+	VMOVAPS   Z6, Z6
+	VPERMI2PS Z4, Z3, Z6
+	VPERMT2PS Z4, Z5, Z3
+	VMOVAPS   Z6, Z4
+	VALIGND   $0x04, Z1, Z3, Z5
+
+list0Of1:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of1From3
+	CMPQ        R10, $0x01
+	JGE         list0Of1From1
+	VMOVUPS     (BX), Z6
+	VFMADD231PS Z1, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of1From2
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x04, Z1, Z5, Z7
+	VFMADD231PS Z7, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From2:
+	VMOVUPS     (BX), Z6
+	VSHUFPS     $0x4e, Z5, Z1, Z7
+	VFMADD231PS Z7, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of1From5
+	CMPQ        R10, $0x04
+	JGE         list0Of1From4
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x0c, Z1, Z5, Z7
+	VFMADD231PS Z7, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of1
+
+list0Of1From4:
+	VMOVUPS     (BX), Z6
+	VFMADD231PS Z1, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x04, Z1, Z5, Z7
+	VFMADD231PS Z7, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z6
+	VSHUFPS     $0x4e, Z5, Z1, Z7
+	VFMADD231PS Z7, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x0c, Z1, Z5, Z1
+	VFMADD231PS Z1, Z0, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z5, Z1
+	VALIGND     $0x04, Z3, Z3, Z3
+	VALIGND     $0x04, Z1, Z3, Z5
+	JMP         list0Of1
+
+list0Of1From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of1From6
+	VMOVAPS Z5, Z1
+	VALIGND $0x04, Z3, Z3, Z3
+	VALIGND $0x04, Z1, Z3, Z5
+	JMP     list0Of1
+
+list0Of1From6:
+	VALIGND $0x04, Z2, Z4, Z1
+
+list1Of1:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of1From3
+	CMPQ        R10, $0x01
+	JGE         list1Of1From1
+	VMOVUPS     (BX), Z3
+	VFMADD231PS Z2, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of1
+
+list1Of1From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of1From2
+	VMOVUPS     (BX), Z3
+	VPALIGNR    $0x04, Z2, Z1, Z5
+	VFMADD231PS Z5, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of1
+
+list1Of1From2:
+	VMOVUPS     (BX), Z3
+	VSHUFPS     $0x4e, Z1, Z2, Z5
+	VFMADD231PS Z5, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of1
+
+list1Of1From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of1From5
+	CMPQ        R10, $0x04
+	JGE         list1Of1From4
+	VMOVUPS     (BX), Z3
+	VPALIGNR    $0x0c, Z2, Z1, Z5
+	VFMADD231PS Z5, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of1
+
+list1Of1From4:
+	VMOVUPS     (BX), Z3
+	VFMADD231PS Z2, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z3
+	VPALIGNR    $0x04, Z2, Z1, Z5
+	VFMADD231PS Z5, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z3
+	VSHUFPS     $0x4e, Z1, Z2, Z5
+	VFMADD231PS Z5, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z3
+	VPALIGNR    $0x0c, Z2, Z1, Z2
+	VFMADD231PS Z2, Z0, Z3
+	VMOVUPS     Z3, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z1, Z2
+	VALIGND     $0x04, Z4, Z4, Z4
+	VALIGND     $0x04, Z2, Z4, Z1
+	JMP         list1Of1
+
+list1Of1From5:
+	CMPQ    R10, $0x06
+	JGE     list1Of1From6
+	VMOVAPS Z1, Z2
+	VALIGND $0x04, Z4, Z4, Z4
+	VALIGND $0x04, Z2, Z4, Z1
+	JMP     list1Of1
+
+list1Of1From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf1
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf1
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf1
+	JMP  tileDone
+
+from2:
+	CMPQ CX, $0x03
+	JGE  from3
+
+imageOf2:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf2:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf2Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	JMP        dyOf2Done
+
+dyOf2Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+
+dyOf2Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf2:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf2Masked
+	VMOVUPS    (R10), Z2
+	VMOVUPS    64(R10), Z3
+	VMOVUPS    128(R10), Z4
+	VMOVUPS    192(R10), Z5
+	VMOVUPS    256(R10), Z6
+	VMOVUPS    320(R10), Z7
+	JMP        loadOf2Done
+
+loadOf2Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z2
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z3
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z4
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z5
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z6
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z7
+
+loadOf2Done:
+	MOVQ      112(AX), R10
+	VMOVUPS   (R10), Z8
+	VMOVUPS   64(R10), Z9
+	VMOVAPS   Z9, Z10
+	VPERMI2PS Z3, Z2, Z10
+	VPERMT2PS Z3, Z8, Z2
+	VMOVAPS   Z10, Z3
+	VMOVAPS   Z9, Z10
+	VPERMI2PS Z5, Z4, Z10
+	VPERMT2PS Z5, Z8, Z4
+	VMOVAPS   Z10, Z5
+	VMOVAPS   Z9, Z9
+	VPERMI2PS Z7, Z6, Z9
+	VPERMT2PS Z7, Z8, Z6
+	VMOVAPS   Z9, Z7
+	VALIGND   $0x04, Z2, Z4, Z8
+	VALIGND   $0x04, Z4, Z6, Z9
+
+list0Of2:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of2From3
+	CMPQ        R10, $0x01
+	JGE         list0Of2From1
+	VMOVUPS     (BX), Z10
+	VFMADD231PS Z2, Z0, Z10
+	VMULPS      Z4, Z1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of2From2
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x04, Z2, Z8, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VPALIGNR    $0x04, Z4, Z9, Z11
+	VMULPS      Z11, Z1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From2:
+	VMOVUPS     (BX), Z10
+	VSHUFPS     $0x4e, Z8, Z2, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VSHUFPS     $0x4e, Z9, Z4, Z11
+	VMULPS      Z11, Z1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of2From5
+	CMPQ        R10, $0x04
+	JGE         list0Of2From4
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x0c, Z2, Z8, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VPALIGNR    $0x0c, Z4, Z9, Z11
+	VMULPS      Z11, Z1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of2
+
+list0Of2From4:
+	VMOVUPS     (BX), Z10
+	VFMADD231PS Z2, Z0, Z10
+	VMULPS      Z4, Z1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x04, Z2, Z8, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VPALIGNR    $0x04, Z4, Z9, Z11
+	VMULPS      Z11, Z1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z10
+	VSHUFPS     $0x4e, Z8, Z2, Z11
+	VFMADD231PS Z11, Z0, Z10
+	VSHUFPS     $0x4e, Z9, Z4, Z11
+	VMULPS      Z11, Z1, Z11
+	VADDPS      Z11, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z10
+	VPALIGNR    $0x0c, Z2, Z8, Z2
+	VFMADD231PS Z2, Z0, Z10
+	VPALIGNR    $0x0c, Z4, Z9, Z2
+	VMULPS      Z2, Z1, Z2
+	VADDPS      Z2, Z10, Z10
+	VMOVUPS     Z10, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z8, Z2
+	VMOVAPS     Z9, Z4
+	VALIGND     $0x04, Z6, Z6, Z6
+	VALIGND     $0x04, Z2, Z4, Z8
+	VALIGND     $0x04, Z4, Z6, Z9
+	JMP         list0Of2
+
+list0Of2From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of2From6
+	VMOVAPS Z8, Z2
+	VMOVAPS Z9, Z4
+	VALIGND $0x04, Z6, Z6, Z6
+	VALIGND $0x04, Z2, Z4, Z8
+	VALIGND $0x04, Z4, Z6, Z9
+	JMP     list0Of2
+
+list0Of2From6:
+	VALIGND $0x04, Z3, Z5, Z2
+	VALIGND $0x04, Z5, Z7, Z4
+
+list1Of2:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of2From3
+	CMPQ        R10, $0x01
+	JGE         list1Of2From1
+	VMOVUPS     (BX), Z6
+	VFMADD231PS Z3, Z0, Z6
+	VMULPS      Z5, Z1, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of2
+
+list1Of2From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of2From2
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x04, Z3, Z2, Z8
+	VFMADD231PS Z8, Z0, Z6
+	VPALIGNR    $0x04, Z5, Z4, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of2
+
+list1Of2From2:
+	VMOVUPS     (BX), Z6
+	VSHUFPS     $0x4e, Z2, Z3, Z8
+	VFMADD231PS Z8, Z0, Z6
+	VSHUFPS     $0x4e, Z4, Z5, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of2
+
+list1Of2From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of2From5
+	CMPQ        R10, $0x04
+	JGE         list1Of2From4
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x0c, Z3, Z2, Z8
+	VFMADD231PS Z8, Z0, Z6
+	VPALIGNR    $0x0c, Z5, Z4, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of2
+
+list1Of2From4:
+	VMOVUPS     (BX), Z6
+	VFMADD231PS Z3, Z0, Z6
+	VMULPS      Z5, Z1, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x04, Z3, Z2, Z8
+	VFMADD231PS Z8, Z0, Z6
+	VPALIGNR    $0x04, Z5, Z4, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z6
+	VSHUFPS     $0x4e, Z2, Z3, Z8
+	VFMADD231PS Z8, Z0, Z6
+	VSHUFPS     $0x4e, Z4, Z5, Z8
+	VMULPS      Z8, Z1, Z8
+	VADDPS      Z8, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z6
+	VPALIGNR    $0x0c, Z3, Z2, Z3
+	VFMADD231PS Z3, Z0, Z6
+	VPALIGNR    $0x0c, Z5, Z4, Z3
+	VMULPS      Z3, Z1, Z3
+	VADDPS      Z3, Z6, Z6
+	VMOVUPS     Z6, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z2, Z3
+	VMOVAPS     Z4, Z5
+	VALIGND     $0x04, Z7, Z7, Z7
+	VALIGND     $0x04, Z3, Z5, Z2
+	VALIGND     $0x04, Z5, Z7, Z4
+	JMP         list1Of2
+
+list1Of2From5:
+	CMPQ    R10, $0x06
+	JGE     list1Of2From6
+	VMOVAPS Z2, Z3
+	VMOVAPS Z4, Z5
+	VALIGND $0x04, Z7, Z7, Z7
+	VALIGND $0x04, Z3, Z5, Z2
+	VALIGND $0x04, Z5, Z7, Z4
+	JMP     list1Of2
+
+list1Of2From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf2
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf2
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf2
+	JMP  tileDone
+
+from3:
+imageOf3:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf3:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf3Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	JMP        dyOf3Done
+
+dyOf3Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+
+dyOf3Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf3:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	PREFETCHT0 2432(R10)
+	PREFETCHT0 2496(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf3Masked
+	VMOVUPS    (R10), Z3
+	VMOVUPS    64(R10), Z4
+	VMOVUPS    128(R10), Z5
+	VMOVUPS    192(R10), Z6
+	VMOVUPS    256(R10), Z7
+	VMOVUPS    320(R10), Z8
+	VMOVUPS    384(R10), Z9
+	VMOVUPS    448(R10), Z10
+	JMP        loadOf3Done
+
+loadOf3Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z3
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z4
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z5
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z6
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z7
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z8
+	KMOVW     24(R11), K1
+	VMOVUPS.Z 384(R10), K1, Z9
+	KMOVW     28(R11), K1
+	VMOVUPS.Z 448(R10), K1, Z10
+
+loadOf3Done:
+	MOVQ      112(AX), R10
+	VMOVUPS   (R10), Z11
+	VMOVUPS   64(R10), Z12
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z4, Z3, Z13
+	VPERMT2PS Z4, Z11, Z3
+	VMOVAPS   Z13, Z4
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z6, Z5, Z13
+	VPERMT2PS Z6, Z11, Z5
+	VMOVAPS   Z13, Z6
+	VMOVAPS   Z12, Z13
+	VPERMI2PS Z8, Z7, Z13
+	VPERMT2PS Z8, Z11, Z7
+	VMOVAPS   Z13, Z8
+	VMOVAPS   Z12, Z12
+	VPERMI2PS Z10, Z9, Z12
+	VPERMT2PS Z10, Z11, Z9
+	VMOVAPS   Z12, Z10
+	VALIGND   $0x04, Z3, Z5, Z11
+	VALIGND   $0x04, Z5, Z7, Z12
+	VALIGND   $0x04, Z7, Z9, Z13
+
+list0Of3:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of3From3
+	CMPQ        R10, $0x01
+	JGE         list0Of3From1
+	VMOVUPS     (BX), Z14
+	VFMADD231PS Z3, Z0, Z14
+	VMULPS      Z5, Z1, Z15
+	VFMADD231PS Z7, Z2, Z14
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of3From2
+	VMOVUPS     (BX), Z14
+	VPALIGNR    $0x04, Z3, Z11, Z15
+	VFMADD231PS Z15, Z0, Z14
+	VPALIGNR    $0x04, Z5, Z12, Z15
+	VMULPS      Z15, Z1, Z15
+	VPALIGNR    $0x04, Z7, Z13, Z16
+	VFMADD231PS Z16, Z2, Z14
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From2:
+	VMOVUPS     (BX), Z14
+	VSHUFPS     $0x4e, Z11, Z3, Z15
+	VFMADD231PS Z15, Z0, Z14
+	VSHUFPS     $0x4e, Z12, Z5, Z15
+	VMULPS      Z15, Z1, Z15
+	VSHUFPS     $0x4e, Z13, Z7, Z16
+	VFMADD231PS Z16, Z2, Z14
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of3From5
+	CMPQ        R10, $0x04
+	JGE         list0Of3From4
+	VMOVUPS     (BX), Z14
+	VPALIGNR    $0x0c, Z3, Z11, Z15
+	VFMADD231PS Z15, Z0, Z14
+	VPALIGNR    $0x0c, Z5, Z12, Z15
+	VMULPS      Z15, Z1, Z15
+	VPALIGNR    $0x0c, Z7, Z13, Z16
+	VFMADD231PS Z16, Z2, Z14
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of3
+
+list0Of3From4:
+	VMOVUPS     (BX), Z14
+	VFMADD231PS Z3, Z0, Z14
+	VMULPS      Z5, Z1, Z15
+	VFMADD231PS Z7, Z2, Z14
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z14
+	VPALIGNR    $0x04, Z3, Z11, Z15
+	VFMADD231PS Z15, Z0, Z14
+	VPALIGNR    $0x04, Z5, Z12, Z15
+	VMULPS      Z15, Z1, Z15
+	VPALIGNR    $0x04, Z7, Z13, Z16
+	VFMADD231PS Z16, Z2, Z14
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z14
+	VSHUFPS     $0x4e, Z11, Z3, Z15
+	VFMADD231PS Z15, Z0, Z14
+	VSHUFPS     $0x4e, Z12, Z5, Z15
+	VMULPS      Z15, Z1, Z15
+	VSHUFPS     $0x4e, Z13, Z7, Z16
+	VFMADD231PS Z16, Z2, Z14
+	VADDPS      Z15, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z14
+	VPALIGNR    $0x0c, Z3, Z11, Z3
+	VFMADD231PS Z3, Z0, Z14
+	VPALIGNR    $0x0c, Z5, Z12, Z3
+	VMULPS      Z3, Z1, Z3
+	VPALIGNR    $0x0c, Z7, Z13, Z5
+	VFMADD231PS Z5, Z2, Z14
+	VADDPS      Z3, Z14, Z14
+	VMOVUPS     Z14, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z11, Z3
+	VMOVAPS     Z12, Z5
+	VMOVAPS     Z13, Z7
+	VALIGND     $0x04, Z9, Z9, Z9
+	VALIGND     $0x04, Z3, Z5, Z11
+	VALIGND     $0x04, Z5, Z7, Z12
+	VALIGND     $0x04, Z7, Z9, Z13
+	JMP         list0Of3
+
+list0Of3From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of3From6
+	VMOVAPS Z11, Z3
+	VMOVAPS Z12, Z5
+	VMOVAPS Z13, Z7
+	VALIGND $0x04, Z9, Z9, Z9
+	VALIGND $0x04, Z3, Z5, Z11
+	VALIGND $0x04, Z5, Z7, Z12
+	VALIGND $0x04, Z7, Z9, Z13
+	JMP     list0Of3
+
+list0Of3From6:
+	VALIGND $0x04, Z4, Z6, Z3
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+
+list1Of3:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of3From3
+	CMPQ        R10, $0x01
+	JGE         list1Of3From1
+	VMOVUPS     (BX), Z9
+	VFMADD231PS Z4, Z0, Z9
+	VMULPS      Z6, Z1, Z11
+	VFMADD231PS Z8, Z2, Z9
+	VADDPS      Z11, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of3
+
+list1Of3From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of3From2
+	VMOVUPS     (BX), Z9
+	VPALIGNR    $0x04, Z4, Z3, Z11
+	VFMADD231PS Z11, Z0, Z9
+	VPALIGNR    $0x04, Z6, Z5, Z11
+	VMULPS      Z11, Z1, Z11
+	VPALIGNR    $0x04, Z8, Z7, Z12
+	VFMADD231PS Z12, Z2, Z9
+	VADDPS      Z11, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of3
+
+list1Of3From2:
+	VMOVUPS     (BX), Z9
+	VSHUFPS     $0x4e, Z3, Z4, Z11
+	VFMADD231PS Z11, Z0, Z9
+	VSHUFPS     $0x4e, Z5, Z6, Z11
+	VMULPS      Z11, Z1, Z11
+	VSHUFPS     $0x4e, Z7, Z8, Z12
+	VFMADD231PS Z12, Z2, Z9
+	VADDPS      Z11, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of3
+
+list1Of3From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of3From5
+	CMPQ        R10, $0x04
+	JGE         list1Of3From4
+	VMOVUPS     (BX), Z9
+	VPALIGNR    $0x0c, Z4, Z3, Z11
+	VFMADD231PS Z11, Z0, Z9
+	VPALIGNR    $0x0c, Z6, Z5, Z11
+	VMULPS      Z11, Z1, Z11
+	VPALIGNR    $0x0c, Z8, Z7, Z12
+	VFMADD231PS Z12, Z2, Z9
+	VADDPS      Z11, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of3
+
+list1Of3From4:
+	VMOVUPS     (BX), Z9
+	VFMADD231PS Z4, Z0, Z9
+	VMULPS      Z6, Z1, Z11
+	VFMADD231PS Z8, Z2, Z9
+	VADDPS      Z11, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z9
+	VPALIGNR    $0x04, Z4, Z3, Z11
+	VFMADD231PS Z11, Z0, Z9
+	VPALIGNR    $0x04, Z6, Z5, Z11
+	VMULPS      Z11, Z1, Z11
+	VPALIGNR    $0x04, Z8, Z7, Z12
+	VFMADD231PS Z12, Z2, Z9
+	VADDPS      Z11, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z9
+	VSHUFPS     $0x4e, Z3, Z4, Z11
+	VFMADD231PS Z11, Z0, Z9
+	VSHUFPS     $0x4e, Z5, Z6, Z11
+	VMULPS      Z11, Z1, Z11
+	VSHUFPS     $0x4e, Z7, Z8, Z12
+	VFMADD231PS Z12, Z2, Z9
+	VADDPS      Z11, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z9
+	VPALIGNR    $0x0c, Z4, Z3, Z4
+	VFMADD231PS Z4, Z0, Z9
+	VPALIGNR    $0x0c, Z6, Z5, Z4
+	VMULPS      Z4, Z1, Z4
+	VPALIGNR    $0x0c, Z8, Z7, Z6
+	VFMADD231PS Z6, Z2, Z9
+	VADDPS      Z4, Z9, Z9
+	VMOVUPS     Z9, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z3, Z4
+	VMOVAPS     Z5, Z6
+	VMOVAPS     Z7, Z8
+	VALIGND     $0x04, Z10, Z10, Z10
+	VALIGND     $0x04, Z4, Z6, Z3
+	VALIGND     $0x04, Z6, Z8, Z5
+	VALIGND     $0x04, Z8, Z10, Z7
+	JMP         list1Of3
+
+list1Of3From5:
+	CMPQ    R10, $0x06
+	JGE     list1Of3From6
+	VMOVAPS Z3, Z4
+	VMOVAPS Z5, Z6
+	VMOVAPS Z7, Z8
+	VALIGND $0x04, Z10, Z10, Z10
+	VALIGND $0x04, Z4, Z6, Z3
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+	JMP     list1Of3
+
+list1Of3From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf3
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf3
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf3
+	JMP  tileDone
+
+from4:
+	CMPQ CX, $0x05
+	JGE  from5
+
+imageOf4:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf4:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf4Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	JMP        dyOf4Done
+
+dyOf4Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+
+dyOf4Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf4:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	PREFETCHT0 2432(R10)
+	PREFETCHT0 2496(R10)
+	PREFETCHT0 2560(R10)
+	PREFETCHT0 2624(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf4Masked
+	VMOVUPS    (R10), Z4
+	VMOVUPS    64(R10), Z5
+	VMOVUPS    128(R10), Z6
+	VMOVUPS    192(R10), Z7
+	VMOVUPS    256(R10), Z8
+	VMOVUPS    320(R10), Z9
+	VMOVUPS    384(R10), Z10
+	VMOVUPS    448(R10), Z11
+	VMOVUPS    512(R10), Z12
+	VMOVUPS    576(R10), Z13
+	JMP        loadOf4Done
+
+loadOf4Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z4
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z5
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z6
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z7
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z8
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z9
+	KMOVW     24(R11), K1
+	VMOVUPS.Z 384(R10), K1, Z10
+	KMOVW     28(R11), K1
+	VMOVUPS.Z 448(R10), K1, Z11
+	KMOVW     32(R11), K1
+	VMOVUPS.Z 512(R10), K1, Z12
+	KMOVW     36(R11), K1
+	VMOVUPS.Z 576(R10), K1, Z13
+
+loadOf4Done:
+	MOVQ      112(AX), R10
+	VMOVUPS   (R10), Z14
+	VMOVUPS   64(R10), Z15
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z5, Z4, Z16
+	VPERMT2PS Z5, Z14, Z4
+	VMOVAPS   Z16, Z5
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z7, Z6, Z16
+	VPERMT2PS Z7, Z14, Z6
+	VMOVAPS   Z16, Z7
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z9, Z8, Z16
+	VPERMT2PS Z9, Z14, Z8
+	VMOVAPS   Z16, Z9
+	VMOVAPS   Z15, Z16
+	VPERMI2PS Z11, Z10, Z16
+	VPERMT2PS Z11, Z14, Z10
+	VMOVAPS   Z16, Z11
+	VMOVAPS   Z15, Z15
+	VPERMI2PS Z13, Z12, Z15
+	VPERMT2PS Z13, Z14, Z12
+	VMOVAPS   Z15, Z13
+	VALIGND   $0x04, Z4, Z6, Z14
+	VALIGND   $0x04, Z6, Z8, Z15
+	VALIGND   $0x04, Z8, Z10, Z16
+	VALIGND   $0x04, Z10, Z12, Z17
+
+list0Of4:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of4From3
+	CMPQ        R10, $0x01
+	JGE         list0Of4From1
+	VMOVUPS     (BX), Z18
+	VFMADD231PS Z4, Z0, Z18
+	VMULPS      Z6, Z1, Z19
+	VFMADD231PS Z8, Z2, Z18
+	VFMADD231PS Z10, Z3, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of4From2
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x04, Z4, Z14, Z19
+	VFMADD231PS Z19, Z0, Z18
+	VPALIGNR    $0x04, Z6, Z15, Z19
+	VMULPS      Z19, Z1, Z19
+	VPALIGNR    $0x04, Z8, Z16, Z20
+	VFMADD231PS Z20, Z2, Z18
+	VPALIGNR    $0x04, Z10, Z17, Z20
+	VFMADD231PS Z20, Z3, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From2:
+	VMOVUPS     (BX), Z18
+	VSHUFPS     $0x4e, Z14, Z4, Z19
+	VFMADD231PS Z19, Z0, Z18
+	VSHUFPS     $0x4e, Z15, Z6, Z19
+	VMULPS      Z19, Z1, Z19
+	VSHUFPS     $0x4e, Z16, Z8, Z20
+	VFMADD231PS Z20, Z2, Z18
+	VSHUFPS     $0x4e, Z17, Z10, Z20
+	VFMADD231PS Z20, Z3, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of4From5
+	CMPQ        R10, $0x04
+	JGE         list0Of4From4
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x0c, Z4, Z14, Z19
+	VFMADD231PS Z19, Z0, Z18
+	VPALIGNR    $0x0c, Z6, Z15, Z19
+	VMULPS      Z19, Z1, Z19
+	VPALIGNR    $0x0c, Z8, Z16, Z20
+	VFMADD231PS Z20, Z2, Z18
+	VPALIGNR    $0x0c, Z10, Z17, Z20
+	VFMADD231PS Z20, Z3, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of4
+
+list0Of4From4:
+	VMOVUPS     (BX), Z18
+	VFMADD231PS Z4, Z0, Z18
+	VMULPS      Z6, Z1, Z19
+	VFMADD231PS Z8, Z2, Z18
+	VFMADD231PS Z10, Z3, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x04, Z4, Z14, Z19
+	VFMADD231PS Z19, Z0, Z18
+	VPALIGNR    $0x04, Z6, Z15, Z19
+	VMULPS      Z19, Z1, Z19
+	VPALIGNR    $0x04, Z8, Z16, Z20
+	VFMADD231PS Z20, Z2, Z18
+	VPALIGNR    $0x04, Z10, Z17, Z20
+	VFMADD231PS Z20, Z3, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z18
+	VSHUFPS     $0x4e, Z14, Z4, Z19
+	VFMADD231PS Z19, Z0, Z18
+	VSHUFPS     $0x4e, Z15, Z6, Z19
+	VMULPS      Z19, Z1, Z19
+	VSHUFPS     $0x4e, Z16, Z8, Z20
+	VFMADD231PS Z20, Z2, Z18
+	VSHUFPS     $0x4e, Z17, Z10, Z20
+	VFMADD231PS Z20, Z3, Z19
+	VADDPS      Z19, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x0c, Z4, Z14, Z4
+	VFMADD231PS Z4, Z0, Z18
+	VPALIGNR    $0x0c, Z6, Z15, Z4
+	VMULPS      Z4, Z1, Z4
+	VPALIGNR    $0x0c, Z8, Z16, Z6
+	VFMADD231PS Z6, Z2, Z18
+	VPALIGNR    $0x0c, Z10, Z17, Z6
+	VFMADD231PS Z6, Z3, Z4
+	VADDPS      Z4, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z14, Z4
+	VMOVAPS     Z15, Z6
+	VMOVAPS     Z16, Z8
+	VMOVAPS     Z17, Z10
+	VALIGND     $0x04, Z12, Z12, Z12
+	VALIGND     $0x04, Z4, Z6, Z14
+	VALIGND     $0x04, Z6, Z8, Z15
+	VALIGND     $0x04, Z8, Z10, Z16
+	VALIGND     $0x04, Z10, Z12, Z17
+	JMP         list0Of4
+
+list0Of4From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of4From6
+	VMOVAPS Z14, Z4
+	VMOVAPS Z15, Z6
+	VMOVAPS Z16, Z8
+	VMOVAPS Z17, Z10
+	VALIGND $0x04, Z12, Z12, Z12
+	VALIGND $0x04, Z4, Z6, Z14
+	VALIGND $0x04, Z6, Z8, Z15
+	VALIGND $0x04, Z8, Z10, Z16
+	VALIGND $0x04, Z10, Z12, Z17
+	JMP     list0Of4
+
+list0Of4From6:
+	VALIGND $0x04, Z5, Z7, Z4
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+
+list1Of4:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of4From3
+	CMPQ        R10, $0x01
+	JGE         list1Of4From1
+	VMOVUPS     (BX), Z12
+	VFMADD231PS Z5, Z0, Z12
+	VMULPS      Z7, Z1, Z14
+	VFMADD231PS Z9, Z2, Z12
+	VFMADD231PS Z11, Z3, Z14
+	VADDPS      Z14, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of4
+
+list1Of4From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of4From2
+	VMOVUPS     (BX), Z12
+	VPALIGNR    $0x04, Z5, Z4, Z14
+	VFMADD231PS Z14, Z0, Z12
+	VPALIGNR    $0x04, Z7, Z6, Z14
+	VMULPS      Z14, Z1, Z14
+	VPALIGNR    $0x04, Z9, Z8, Z15
+	VFMADD231PS Z15, Z2, Z12
+	VPALIGNR    $0x04, Z11, Z10, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of4
+
+list1Of4From2:
+	VMOVUPS     (BX), Z12
+	VSHUFPS     $0x4e, Z4, Z5, Z14
+	VFMADD231PS Z14, Z0, Z12
+	VSHUFPS     $0x4e, Z6, Z7, Z14
+	VMULPS      Z14, Z1, Z14
+	VSHUFPS     $0x4e, Z8, Z9, Z15
+	VFMADD231PS Z15, Z2, Z12
+	VSHUFPS     $0x4e, Z10, Z11, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of4
+
+list1Of4From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of4From5
+	CMPQ        R10, $0x04
+	JGE         list1Of4From4
+	VMOVUPS     (BX), Z12
+	VPALIGNR    $0x0c, Z5, Z4, Z14
+	VFMADD231PS Z14, Z0, Z12
+	VPALIGNR    $0x0c, Z7, Z6, Z14
+	VMULPS      Z14, Z1, Z14
+	VPALIGNR    $0x0c, Z9, Z8, Z15
+	VFMADD231PS Z15, Z2, Z12
+	VPALIGNR    $0x0c, Z11, Z10, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of4
+
+list1Of4From4:
+	VMOVUPS     (BX), Z12
+	VFMADD231PS Z5, Z0, Z12
+	VMULPS      Z7, Z1, Z14
+	VFMADD231PS Z9, Z2, Z12
+	VFMADD231PS Z11, Z3, Z14
+	VADDPS      Z14, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z12
+	VPALIGNR    $0x04, Z5, Z4, Z14
+	VFMADD231PS Z14, Z0, Z12
+	VPALIGNR    $0x04, Z7, Z6, Z14
+	VMULPS      Z14, Z1, Z14
+	VPALIGNR    $0x04, Z9, Z8, Z15
+	VFMADD231PS Z15, Z2, Z12
+	VPALIGNR    $0x04, Z11, Z10, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z12
+	VSHUFPS     $0x4e, Z4, Z5, Z14
+	VFMADD231PS Z14, Z0, Z12
+	VSHUFPS     $0x4e, Z6, Z7, Z14
+	VMULPS      Z14, Z1, Z14
+	VSHUFPS     $0x4e, Z8, Z9, Z15
+	VFMADD231PS Z15, Z2, Z12
+	VSHUFPS     $0x4e, Z10, Z11, Z15
+	VFMADD231PS Z15, Z3, Z14
+	VADDPS      Z14, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z12
+	VPALIGNR    $0x0c, Z5, Z4, Z5
+	VFMADD231PS Z5, Z0, Z12
+	VPALIGNR    $0x0c, Z7, Z6, Z5
+	VMULPS      Z5, Z1, Z5
+	VPALIGNR    $0x0c, Z9, Z8, Z7
+	VFMADD231PS Z7, Z2, Z12
+	VPALIGNR    $0x0c, Z11, Z10, Z7
+	VFMADD231PS Z7, Z3, Z5
+	VADDPS      Z5, Z12, Z12
+	VMOVUPS     Z12, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z4, Z5
+	VMOVAPS     Z6, Z7
+	VMOVAPS     Z8, Z9
+	VMOVAPS     Z10, Z11
+	VALIGND     $0x04, Z13, Z13, Z13
+	VALIGND     $0x04, Z5, Z7, Z4
+	VALIGND     $0x04, Z7, Z9, Z6
+	VALIGND     $0x04, Z9, Z11, Z8
+	VALIGND     $0x04, Z11, Z13, Z10
+	JMP         list1Of4
+
+list1Of4From5:
+	CMPQ    R10, $0x06
+	JGE     list1Of4From6
+	VMOVAPS Z4, Z5
+	VMOVAPS Z6, Z7
+	VMOVAPS Z8, Z9
+	VMOVAPS Z10, Z11
+	VALIGND $0x04, Z13, Z13, Z13
+	VALIGND $0x04, Z5, Z7, Z4
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+	JMP     list1Of4
+
+list1Of4From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf4
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf4
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf4
+	JMP  tileDone
+
+from5:
+	CMPQ CX, $0x06
+	JGE  from6
+
+imageOf5:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf5:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf5Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	VMOVUPS    256(DX), Z4
+	JMP        dyOf5Done
+
+dyOf5Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+	KMOVW     16(DI), K1
+	VMOVUPS.Z 256(DX), K1, Z4
+
+dyOf5Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf5:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	PREFETCHT0 2432(R10)
+	PREFETCHT0 2496(R10)
+	PREFETCHT0 2560(R10)
+	PREFETCHT0 2624(R10)
+	PREFETCHT0 2688(R10)
+	PREFETCHT0 2752(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf5Masked
+	VMOVUPS    (R10), Z5
+	VMOVUPS    64(R10), Z6
+	VMOVUPS    128(R10), Z7
+	VMOVUPS    192(R10), Z8
+	VMOVUPS    256(R10), Z9
+	VMOVUPS    320(R10), Z10
+	VMOVUPS    384(R10), Z11
+	VMOVUPS    448(R10), Z12
+	VMOVUPS    512(R10), Z13
+	VMOVUPS    576(R10), Z14
+	VMOVUPS    640(R10), Z15
+	VMOVUPS    704(R10), Z16
+	JMP        loadOf5Done
+
+loadOf5Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z5
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z6
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z7
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z8
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z9
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z10
+	KMOVW     24(R11), K1
+	VMOVUPS.Z 384(R10), K1, Z11
+	KMOVW     28(R11), K1
+	VMOVUPS.Z 448(R10), K1, Z12
+	KMOVW     32(R11), K1
+	VMOVUPS.Z 512(R10), K1, Z13
+	KMOVW     36(R11), K1
+	VMOVUPS.Z 576(R10), K1, Z14
+	KMOVW     40(R11), K1
+	VMOVUPS.Z 640(R10), K1, Z15
+	KMOVW     44(R11), K1
+	VMOVUPS.Z 704(R10), K1, Z16
+
+loadOf5Done:
+	MOVQ      112(AX), R10
+	VMOVUPS   (R10), Z17
+	VMOVUPS   64(R10), Z18
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z6, Z5, Z19
+	VPERMT2PS Z6, Z17, Z5
+	VMOVAPS   Z19, Z6
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z8, Z7, Z19
+	VPERMT2PS Z8, Z17, Z7
+	VMOVAPS   Z19, Z8
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z10, Z9, Z19
+	VPERMT2PS Z10, Z17, Z9
+	VMOVAPS   Z19, Z10
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z12, Z11, Z19
+	VPERMT2PS Z12, Z17, Z11
+	VMOVAPS   Z19, Z12
+	VMOVAPS   Z18, Z19
+	VPERMI2PS Z14, Z13, Z19
+	VPERMT2PS Z14, Z17, Z13
+	VMOVAPS   Z19, Z14
+	VMOVAPS   Z18, Z18
+	VPERMI2PS Z16, Z15, Z18
+	VPERMT2PS Z16, Z17, Z15
+	VMOVAPS   Z18, Z16
+	VALIGND   $0x04, Z5, Z7, Z17
+	VALIGND   $0x04, Z7, Z9, Z18
+	VALIGND   $0x04, Z9, Z11, Z19
+	VALIGND   $0x04, Z11, Z13, Z20
+	VALIGND   $0x04, Z13, Z15, Z21
+
+list0Of5:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of5From3
+	CMPQ        R10, $0x01
+	JGE         list0Of5From1
+	VMOVUPS     (BX), Z22
+	VFMADD231PS Z5, Z0, Z22
+	VMULPS      Z7, Z1, Z23
+	VFMADD231PS Z9, Z2, Z22
+	VFMADD231PS Z11, Z3, Z23
+	VFMADD231PS Z13, Z4, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of5From2
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x04, Z5, Z17, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VPALIGNR    $0x04, Z7, Z18, Z23
+	VMULPS      Z23, Z1, Z23
+	VPALIGNR    $0x04, Z9, Z19, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VPALIGNR    $0x04, Z11, Z20, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VPALIGNR    $0x04, Z13, Z21, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From2:
+	VMOVUPS     (BX), Z22
+	VSHUFPS     $0x4e, Z17, Z5, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VSHUFPS     $0x4e, Z18, Z7, Z23
+	VMULPS      Z23, Z1, Z23
+	VSHUFPS     $0x4e, Z19, Z9, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VSHUFPS     $0x4e, Z20, Z11, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VSHUFPS     $0x4e, Z21, Z13, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of5From5
+	CMPQ        R10, $0x04
+	JGE         list0Of5From4
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x0c, Z5, Z17, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VPALIGNR    $0x0c, Z7, Z18, Z23
+	VMULPS      Z23, Z1, Z23
+	VPALIGNR    $0x0c, Z9, Z19, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VPALIGNR    $0x0c, Z11, Z20, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VPALIGNR    $0x0c, Z13, Z21, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of5
+
+list0Of5From4:
+	VMOVUPS     (BX), Z22
+	VFMADD231PS Z5, Z0, Z22
+	VMULPS      Z7, Z1, Z23
+	VFMADD231PS Z9, Z2, Z22
+	VFMADD231PS Z11, Z3, Z23
+	VFMADD231PS Z13, Z4, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x04, Z5, Z17, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VPALIGNR    $0x04, Z7, Z18, Z23
+	VMULPS      Z23, Z1, Z23
+	VPALIGNR    $0x04, Z9, Z19, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VPALIGNR    $0x04, Z11, Z20, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VPALIGNR    $0x04, Z13, Z21, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z22
+	VSHUFPS     $0x4e, Z17, Z5, Z23
+	VFMADD231PS Z23, Z0, Z22
+	VSHUFPS     $0x4e, Z18, Z7, Z23
+	VMULPS      Z23, Z1, Z23
+	VSHUFPS     $0x4e, Z19, Z9, Z24
+	VFMADD231PS Z24, Z2, Z22
+	VSHUFPS     $0x4e, Z20, Z11, Z24
+	VFMADD231PS Z24, Z3, Z23
+	VSHUFPS     $0x4e, Z21, Z13, Z24
+	VFMADD231PS Z24, Z4, Z22
+	VADDPS      Z23, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z22
+	VPALIGNR    $0x0c, Z5, Z17, Z5
+	VFMADD231PS Z5, Z0, Z22
+	VPALIGNR    $0x0c, Z7, Z18, Z5
+	VMULPS      Z5, Z1, Z5
+	VPALIGNR    $0x0c, Z9, Z19, Z7
+	VFMADD231PS Z7, Z2, Z22
+	VPALIGNR    $0x0c, Z11, Z20, Z7
+	VFMADD231PS Z7, Z3, Z5
+	VPALIGNR    $0x0c, Z13, Z21, Z7
+	VFMADD231PS Z7, Z4, Z22
+	VADDPS      Z5, Z22, Z22
+	VMOVUPS     Z22, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z17, Z5
+	VMOVAPS     Z18, Z7
+	VMOVAPS     Z19, Z9
+	VMOVAPS     Z20, Z11
+	VMOVAPS     Z21, Z13
+	VALIGND     $0x04, Z15, Z15, Z15
+	VALIGND     $0x04, Z5, Z7, Z17
+	VALIGND     $0x04, Z7, Z9, Z18
+	VALIGND     $0x04, Z9, Z11, Z19
+	VALIGND     $0x04, Z11, Z13, Z20
+	VALIGND     $0x04, Z13, Z15, Z21
+	JMP         list0Of5
+
+list0Of5From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of5From6
+	VMOVAPS Z17, Z5
+	VMOVAPS Z18, Z7
+	VMOVAPS Z19, Z9
+	VMOVAPS Z20, Z11
+	VMOVAPS Z21, Z13
+	VALIGND $0x04, Z15, Z15, Z15
+	VALIGND $0x04, Z5, Z7, Z17
+	VALIGND $0x04, Z7, Z9, Z18
+	VALIGND $0x04, Z9, Z11, Z19
+	VALIGND $0x04, Z11, Z13, Z20
+	VALIGND $0x04, Z13, Z15, Z21
+	JMP     list0Of5
+
+list0Of5From6:
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+	VALIGND $0x04, Z10, Z12, Z9
+	VALIGND $0x04, Z12, Z14, Z11
+	VALIGND $0x04, Z14, Z16, Z13
+
+list1Of5:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of5From3
+	CMPQ        R10, $0x01
+	JGE         list1Of5From1
+	VMOVUPS     (BX), Z15
+	VFMADD231PS Z6, Z0, Z15
+	VMULPS      Z8, Z1, Z17
+	VFMADD231PS Z10, Z2, Z15
+	VFMADD231PS Z12, Z3, Z17
+	VFMADD231PS Z14, Z4, Z15
+	VADDPS      Z17, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of5
+
+list1Of5From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of5From2
+	VMOVUPS     (BX), Z15
+	VPALIGNR    $0x04, Z6, Z5, Z17
+	VFMADD231PS Z17, Z0, Z15
+	VPALIGNR    $0x04, Z8, Z7, Z17
+	VMULPS      Z17, Z1, Z17
+	VPALIGNR    $0x04, Z10, Z9, Z18
+	VFMADD231PS Z18, Z2, Z15
+	VPALIGNR    $0x04, Z12, Z11, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VPALIGNR    $0x04, Z14, Z13, Z18
+	VFMADD231PS Z18, Z4, Z15
+	VADDPS      Z17, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of5
+
+list1Of5From2:
+	VMOVUPS     (BX), Z15
+	VSHUFPS     $0x4e, Z5, Z6, Z17
+	VFMADD231PS Z17, Z0, Z15
+	VSHUFPS     $0x4e, Z7, Z8, Z17
+	VMULPS      Z17, Z1, Z17
+	VSHUFPS     $0x4e, Z9, Z10, Z18
+	VFMADD231PS Z18, Z2, Z15
+	VSHUFPS     $0x4e, Z11, Z12, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VSHUFPS     $0x4e, Z13, Z14, Z18
+	VFMADD231PS Z18, Z4, Z15
+	VADDPS      Z17, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of5
+
+list1Of5From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of5From5
+	CMPQ        R10, $0x04
+	JGE         list1Of5From4
+	VMOVUPS     (BX), Z15
+	VPALIGNR    $0x0c, Z6, Z5, Z17
+	VFMADD231PS Z17, Z0, Z15
+	VPALIGNR    $0x0c, Z8, Z7, Z17
+	VMULPS      Z17, Z1, Z17
+	VPALIGNR    $0x0c, Z10, Z9, Z18
+	VFMADD231PS Z18, Z2, Z15
+	VPALIGNR    $0x0c, Z12, Z11, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VPALIGNR    $0x0c, Z14, Z13, Z18
+	VFMADD231PS Z18, Z4, Z15
+	VADDPS      Z17, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of5
+
+list1Of5From4:
+	VMOVUPS     (BX), Z15
+	VFMADD231PS Z6, Z0, Z15
+	VMULPS      Z8, Z1, Z17
+	VFMADD231PS Z10, Z2, Z15
+	VFMADD231PS Z12, Z3, Z17
+	VFMADD231PS Z14, Z4, Z15
+	VADDPS      Z17, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z15
+	VPALIGNR    $0x04, Z6, Z5, Z17
+	VFMADD231PS Z17, Z0, Z15
+	VPALIGNR    $0x04, Z8, Z7, Z17
+	VMULPS      Z17, Z1, Z17
+	VPALIGNR    $0x04, Z10, Z9, Z18
+	VFMADD231PS Z18, Z2, Z15
+	VPALIGNR    $0x04, Z12, Z11, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VPALIGNR    $0x04, Z14, Z13, Z18
+	VFMADD231PS Z18, Z4, Z15
+	VADDPS      Z17, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z15
+	VSHUFPS     $0x4e, Z5, Z6, Z17
+	VFMADD231PS Z17, Z0, Z15
+	VSHUFPS     $0x4e, Z7, Z8, Z17
+	VMULPS      Z17, Z1, Z17
+	VSHUFPS     $0x4e, Z9, Z10, Z18
+	VFMADD231PS Z18, Z2, Z15
+	VSHUFPS     $0x4e, Z11, Z12, Z18
+	VFMADD231PS Z18, Z3, Z17
+	VSHUFPS     $0x4e, Z13, Z14, Z18
+	VFMADD231PS Z18, Z4, Z15
+	VADDPS      Z17, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z15
+	VPALIGNR    $0x0c, Z6, Z5, Z6
+	VFMADD231PS Z6, Z0, Z15
+	VPALIGNR    $0x0c, Z8, Z7, Z6
+	VMULPS      Z6, Z1, Z6
+	VPALIGNR    $0x0c, Z10, Z9, Z8
+	VFMADD231PS Z8, Z2, Z15
+	VPALIGNR    $0x0c, Z12, Z11, Z8
+	VFMADD231PS Z8, Z3, Z6
+	VPALIGNR    $0x0c, Z14, Z13, Z8
+	VFMADD231PS Z8, Z4, Z15
+	VADDPS      Z6, Z15, Z15
+	VMOVUPS     Z15, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z5, Z6
+	VMOVAPS     Z7, Z8
+	VMOVAPS     Z9, Z10
+	VMOVAPS     Z11, Z12
+	VMOVAPS     Z13, Z14
+	VALIGND     $0x04, Z16, Z16, Z16
+	VALIGND     $0x04, Z6, Z8, Z5
+	VALIGND     $0x04, Z8, Z10, Z7
+	VALIGND     $0x04, Z10, Z12, Z9
+	VALIGND     $0x04, Z12, Z14, Z11
+	VALIGND     $0x04, Z14, Z16, Z13
+	JMP         list1Of5
+
+list1Of5From5:
+	CMPQ    R10, $0x06
+	JGE     list1Of5From6
+	VMOVAPS Z5, Z6
+	VMOVAPS Z7, Z8
+	VMOVAPS Z9, Z10
+	VMOVAPS Z11, Z12
+	VMOVAPS Z13, Z14
+	VALIGND $0x04, Z16, Z16, Z16
+	VALIGND $0x04, Z6, Z8, Z5
+	VALIGND $0x04, Z8, Z10, Z7
+	VALIGND $0x04, Z10, Z12, Z9
+	VALIGND $0x04, Z12, Z14, Z11
+	VALIGND $0x04, Z14, Z16, Z13
+	JMP     list1Of5
+
+list1Of5From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf5
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf5
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf5
+	JMP  tileDone
+
+from6:
+imageOf6:
+	MOVQ 160(AX), CX
+	MOVQ 168(AX), DX
+	MOVQ 120(AX), BX
+	MOVQ 16(AX), DI
+	MOVQ DI, 184(AX)
+
+rowOf6:
+	PREFETCHT0 2048(DX)
+	PREFETCHT0 2112(DX)
+	PREFETCHT0 2176(DX)
+	PREFETCHT0 2240(DX)
+	PREFETCHT0 2304(DX)
+	PREFETCHT0 2368(DX)
+	MOVLQSX    (SI), DI
+	TESTQ      DI, DI
+	JNZ        dyOf6Masked
+	VMOVUPS    (DX), Z0
+	VMOVUPS    64(DX), Z1
+	VMOVUPS    128(DX), Z2
+	VMOVUPS    192(DX), Z3
+	VMOVUPS    256(DX), Z4
+	VMOVUPS    320(DX), Z5
+	JMP        dyOf6Done
+
+dyOf6Masked:
+	ADDQ      80(AX), DI
+	KMOVW     (DI), K1
+	VMOVUPS.Z (DX), K1, Z0
+	KMOVW     4(DI), K1
+	VMOVUPS.Z 64(DX), K1, Z1
+	KMOVW     8(DI), K1
+	VMOVUPS.Z 128(DX), K1, Z2
+	KMOVW     12(DI), K1
+	VMOVUPS.Z 192(DX), K1, Z3
+	KMOVW     16(DI), K1
+	VMOVUPS.Z 256(DX), K1, Z4
+	KMOVW     20(DI), K1
+	VMOVUPS.Z 320(DX), K1, Z5
+
+dyOf6Done:
+	MOVQ 88(AX), DI
+	MOVQ DI, 192(AX)
+	MOVQ 96(AX), DI
+	MOVQ 104(AX), R8
+	LEAQ 4(SI), R9
+
+groupOf6:
+	MOVQ       (DI), R10
+	ADDQ       CX, R10
+	PREFETCHT0 2048(R10)
+	PREFETCHT0 2112(R10)
+	PREFETCHT0 2176(R10)
+	PREFETCHT0 2240(R10)
+	PREFETCHT0 2304(R10)
+	PREFETCHT0 2368(R10)
+	PREFETCHT0 2432(R10)
+	PREFETCHT0 2496(R10)
+	PREFETCHT0 2560(R10)
+	PREFETCHT0 2624(R10)
+	PREFETCHT0 2688(R10)
+	PREFETCHT0 2752(R10)
+	PREFETCHT0 2816(R10)
+	PREFETCHT0 2880(R10)
+	MOVLQSX    (R9), R11
+	TESTQ      R11, R11
+	JNZ        loadOf6Masked
+	VMOVUPS    (R10), Z6
+	VMOVUPS    64(R10), Z7
+	VMOVUPS    128(R10), Z8
+	VMOVUPS    192(R10), Z9
+	VMOVUPS    256(R10), Z10
+	VMOVUPS    320(R10), Z11
+	VMOVUPS    384(R10), Z12
+	VMOVUPS    448(R10), Z13
+	VMOVUPS    512(R10), Z14
+	VMOVUPS    576(R10), Z15
+	VMOVUPS    640(R10), Z16
+	VMOVUPS    704(R10), Z17
+	VMOVUPS    768(R10), Z18
+	VMOVUPS    832(R10), Z19
+	JMP        loadOf6Done
+
+loadOf6Masked:
+	ADDQ      80(AX), R11
+	KMOVW     (R11), K1
+	VMOVUPS.Z (R10), K1, Z6
+	KMOVW     4(R11), K1
+	VMOVUPS.Z 64(R10), K1, Z7
+	KMOVW     8(R11), K1
+	VMOVUPS.Z 128(R10), K1, Z8
+	KMOVW     12(R11), K1
+	VMOVUPS.Z 192(R10), K1, Z9
+	KMOVW     16(R11), K1
+	VMOVUPS.Z 256(R10), K1, Z10
+	KMOVW     20(R11), K1
+	VMOVUPS.Z 320(R10), K1, Z11
+	KMOVW     24(R11), K1
+	VMOVUPS.Z 384(R10), K1, Z12
+	KMOVW     28(R11), K1
+	VMOVUPS.Z 448(R10), K1, Z13
+	KMOVW     32(R11), K1
+	VMOVUPS.Z 512(R10), K1, Z14
+	KMOVW     36(R11), K1
+	VMOVUPS.Z 576(R10), K1, Z15
+	KMOVW     40(R11), K1
+	VMOVUPS.Z 640(R10), K1, Z16
+	KMOVW     44(R11), K1
+	VMOVUPS.Z 704(R10), K1, Z17
+	KMOVW     48(R11), K1
+	VMOVUPS.Z 768(R10), K1, Z18
+	KMOVW     52(R11), K1
+	VMOVUPS.Z 832(R10), K1, Z19
+
+loadOf6Done:
+	MOVQ      112(AX), R10
+	VMOVUPS   (R10), Z20
+	VMOVUPS   64(R10), Z21
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z7, Z6, Z22
+	VPERMT2PS Z7, Z20, Z6
+	VMOVAPS   Z22, Z7
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z9, Z8, Z22
+	VPERMT2PS Z9, Z20, Z8
+	VMOVAPS   Z22, Z9
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z11, Z10, Z22
+	VPERMT2PS Z11, Z20, Z10
+	VMOVAPS   Z22, Z11
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z13, Z12, Z22
+	VPERMT2PS Z13, Z20, Z12
+	VMOVAPS   Z22, Z13
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z15, Z14, Z22
+	VPERMT2PS Z15, Z20, Z14
+	VMOVAPS   Z22, Z15
+	VMOVAPS   Z21, Z22
+	VPERMI2PS Z17, Z16, Z22
+	VPERMT2PS Z17, Z20, Z16
+	VMOVAPS   Z22, Z17
+	VMOVAPS   Z21, Z21
+	VPERMI2PS Z19, Z18, Z21
+	VPERMT2PS Z19, Z20, Z18
+	VMOVAPS   Z21, Z19
+	VALIGND   $0x04, Z6, Z8, Z20
+	VALIGND   $0x04, Z8, Z10, Z21
+	VALIGND   $0x04, Z10, Z12, Z22
+	VALIGND   $0x04, Z12, Z14, Z23
+	VALIGND   $0x04, Z14, Z16, Z24
+	VALIGND   $0x04, Z16, Z18, Z25
+
+list0Of6:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list0Of6From3
+	CMPQ        R10, $0x01
+	JGE         list0Of6From1
+	VMOVUPS     (BX), Z26
+	VFMADD231PS Z6, Z0, Z26
+	VMULPS      Z8, Z1, Z27
+	VFMADD231PS Z10, Z2, Z26
+	VFMADD231PS Z12, Z3, Z27
+	VFMADD231PS Z14, Z4, Z26
+	VFMADD231PS Z16, Z5, Z27
+	VADDPS      Z27, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From1:
+	CMPQ        R10, $0x02
+	JGE         list0Of6From2
+	VMOVUPS     (BX), Z26
+	VPALIGNR    $0x04, Z6, Z20, Z27
+	VFMADD231PS Z27, Z0, Z26
+	VPALIGNR    $0x04, Z8, Z21, Z27
+	VMULPS      Z27, Z1, Z27
+	VPALIGNR    $0x04, Z10, Z22, Z28
+	VFMADD231PS Z28, Z2, Z26
+	VPALIGNR    $0x04, Z12, Z23, Z28
+	VFMADD231PS Z28, Z3, Z27
+	VPALIGNR    $0x04, Z14, Z24, Z28
+	VFMADD231PS Z28, Z4, Z26
+	VPALIGNR    $0x04, Z16, Z25, Z28
+	VFMADD231PS Z28, Z5, Z27
+	VADDPS      Z27, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From2:
+	VMOVUPS     (BX), Z26
+	VSHUFPS     $0x4e, Z20, Z6, Z27
+	VFMADD231PS Z27, Z0, Z26
+	VSHUFPS     $0x4e, Z21, Z8, Z27
+	VMULPS      Z27, Z1, Z27
+	VSHUFPS     $0x4e, Z22, Z10, Z28
+	VFMADD231PS Z28, Z2, Z26
+	VSHUFPS     $0x4e, Z23, Z12, Z28
+	VFMADD231PS Z28, Z3, Z27
+	VSHUFPS     $0x4e, Z24, Z14, Z28
+	VFMADD231PS Z28, Z4, Z26
+	VSHUFPS     $0x4e, Z25, Z16, Z28
+	VFMADD231PS Z28, Z5, Z27
+	VADDPS      Z27, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From3:
+	CMPQ        R10, $0x05
+	JGE         list0Of6From5
+	CMPQ        R10, $0x04
+	JGE         list0Of6From4
+	VMOVUPS     (BX), Z26
+	VPALIGNR    $0x0c, Z6, Z20, Z27
+	VFMADD231PS Z27, Z0, Z26
+	VPALIGNR    $0x0c, Z8, Z21, Z27
+	VMULPS      Z27, Z1, Z27
+	VPALIGNR    $0x0c, Z10, Z22, Z28
+	VFMADD231PS Z28, Z2, Z26
+	VPALIGNR    $0x0c, Z12, Z23, Z28
+	VFMADD231PS Z28, Z3, Z27
+	VPALIGNR    $0x0c, Z14, Z24, Z28
+	VFMADD231PS Z28, Z4, Z26
+	VPALIGNR    $0x0c, Z16, Z25, Z28
+	VFMADD231PS Z28, Z5, Z27
+	VADDPS      Z27, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	JMP         list0Of6
+
+list0Of6From4:
+	VMOVUPS     (BX), Z26
+	VFMADD231PS Z6, Z0, Z26
+	VMULPS      Z8, Z1, Z27
+	VFMADD231PS Z10, Z2, Z26
+	VFMADD231PS Z12, Z3, Z27
+	VFMADD231PS Z14, Z4, Z26
+	VFMADD231PS Z16, Z5, Z27
+	VADDPS      Z27, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z26
+	VPALIGNR    $0x04, Z6, Z20, Z27
+	VFMADD231PS Z27, Z0, Z26
+	VPALIGNR    $0x04, Z8, Z21, Z27
+	VMULPS      Z27, Z1, Z27
+	VPALIGNR    $0x04, Z10, Z22, Z28
+	VFMADD231PS Z28, Z2, Z26
+	VPALIGNR    $0x04, Z12, Z23, Z28
+	VFMADD231PS Z28, Z3, Z27
+	VPALIGNR    $0x04, Z14, Z24, Z28
+	VFMADD231PS Z28, Z4, Z26
+	VPALIGNR    $0x04, Z16, Z25, Z28
+	VFMADD231PS Z28, Z5, Z27
+	VADDPS      Z27, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z26
+	VSHUFPS     $0x4e, Z20, Z6, Z27
+	VFMADD231PS Z27, Z0, Z26
+	VSHUFPS     $0x4e, Z21, Z8, Z27
+	VMULPS      Z27, Z1, Z27
+	VSHUFPS     $0x4e, Z22, Z10, Z28
+	VFMADD231PS Z28, Z2, Z26
+	VSHUFPS     $0x4e, Z23, Z12, Z28
+	VFMADD231PS Z28, Z3, Z27
+	VSHUFPS     $0x4e, Z24, Z14, Z28
+	VFMADD231PS Z28, Z4, Z26
+	VSHUFPS     $0x4e, Z25, Z16, Z28
+	VFMADD231PS Z28, Z5, Z27
+	VADDPS      Z27, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z26
+	VPALIGNR    $0x0c, Z6, Z20, Z6
+	VFMADD231PS Z6, Z0, Z26
+	VPALIGNR    $0x0c, Z8, Z21, Z6
+	VMULPS      Z6, Z1, Z6
+	VPALIGNR    $0x0c, Z10, Z22, Z8
+	VFMADD231PS Z8, Z2, Z26
+	VPALIGNR    $0x0c, Z12, Z23, Z8
+	VFMADD231PS Z8, Z3, Z6
+	VPALIGNR    $0x0c, Z14, Z24, Z8
+	VFMADD231PS Z8, Z4, Z26
+	VPALIGNR    $0x0c, Z16, Z25, Z8
+	VFMADD231PS Z8, Z5, Z6
+	VADDPS      Z6, Z26, Z26
+	VMOVUPS     Z26, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z20, Z6
+	VMOVAPS     Z21, Z8
+	VMOVAPS     Z22, Z10
+	VMOVAPS     Z23, Z12
+	VMOVAPS     Z24, Z14
+	VMOVAPS     Z25, Z16
+	VALIGND     $0x04, Z18, Z18, Z18
+	VALIGND     $0x04, Z6, Z8, Z20
+	VALIGND     $0x04, Z8, Z10, Z21
+	VALIGND     $0x04, Z10, Z12, Z22
+	VALIGND     $0x04, Z12, Z14, Z23
+	VALIGND     $0x04, Z14, Z16, Z24
+	VALIGND     $0x04, Z16, Z18, Z25
+	JMP         list0Of6
+
+list0Of6From5:
+	CMPQ    R10, $0x06
+	JGE     list0Of6From6
+	VMOVAPS Z20, Z6
+	VMOVAPS Z21, Z8
+	VMOVAPS Z22, Z10
+	VMOVAPS Z23, Z12
+	VMOVAPS Z24, Z14
+	VMOVAPS Z25, Z16
+	VALIGND $0x04, Z18, Z18, Z18
+	VALIGND $0x04, Z6, Z8, Z20
+	VALIGND $0x04, Z8, Z10, Z21
+	VALIGND $0x04, Z10, Z12, Z22
+	VALIGND $0x04, Z12, Z14, Z23
+	VALIGND $0x04, Z14, Z16, Z24
+	VALIGND $0x04, Z16, Z18, Z25
+	JMP     list0Of6
+
+list0Of6From6:
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+	VALIGND $0x04, Z13, Z15, Z12
+	VALIGND $0x04, Z15, Z17, Z14
+	VALIGND $0x04, Z17, Z19, Z16
+
+list1Of6:
+	MOVLQSX     (R8), R10
+	ADDQ        $0x04, R8
+	CMPQ        R10, $0x03
+	JGE         list1Of6From3
+	CMPQ        R10, $0x01
+	JGE         list1Of6From1
+	VMOVUPS     (BX), Z18
+	VFMADD231PS Z7, Z0, Z18
+	VMULPS      Z9, Z1, Z20
+	VFMADD231PS Z11, Z2, Z18
+	VFMADD231PS Z13, Z3, Z20
+	VFMADD231PS Z15, Z4, Z18
+	VFMADD231PS Z17, Z5, Z20
+	VADDPS      Z20, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of6
+
+list1Of6From1:
+	CMPQ        R10, $0x02
+	JGE         list1Of6From2
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x04, Z7, Z6, Z20
+	VFMADD231PS Z20, Z0, Z18
+	VPALIGNR    $0x04, Z9, Z8, Z20
+	VMULPS      Z20, Z1, Z20
+	VPALIGNR    $0x04, Z11, Z10, Z21
+	VFMADD231PS Z21, Z2, Z18
+	VPALIGNR    $0x04, Z13, Z12, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VPALIGNR    $0x04, Z15, Z14, Z21
+	VFMADD231PS Z21, Z4, Z18
+	VPALIGNR    $0x04, Z17, Z16, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of6
+
+list1Of6From2:
+	VMOVUPS     (BX), Z18
+	VSHUFPS     $0x4e, Z6, Z7, Z20
+	VFMADD231PS Z20, Z0, Z18
+	VSHUFPS     $0x4e, Z8, Z9, Z20
+	VMULPS      Z20, Z1, Z20
+	VSHUFPS     $0x4e, Z10, Z11, Z21
+	VFMADD231PS Z21, Z2, Z18
+	VSHUFPS     $0x4e, Z12, Z13, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VSHUFPS     $0x4e, Z14, Z15, Z21
+	VFMADD231PS Z21, Z4, Z18
+	VSHUFPS     $0x4e, Z16, Z17, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of6
+
+list1Of6From3:
+	CMPQ        R10, $0x05
+	JGE         list1Of6From5
+	CMPQ        R10, $0x04
+	JGE         list1Of6From4
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x0c, Z7, Z6, Z20
+	VFMADD231PS Z20, Z0, Z18
+	VPALIGNR    $0x0c, Z9, Z8, Z20
+	VMULPS      Z20, Z1, Z20
+	VPALIGNR    $0x0c, Z11, Z10, Z21
+	VFMADD231PS Z21, Z2, Z18
+	VPALIGNR    $0x0c, Z13, Z12, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VPALIGNR    $0x0c, Z15, Z14, Z21
+	VFMADD231PS Z21, Z4, Z18
+	VPALIGNR    $0x0c, Z17, Z16, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	JMP         list1Of6
+
+list1Of6From4:
+	VMOVUPS     (BX), Z18
+	VFMADD231PS Z7, Z0, Z18
+	VMULPS      Z9, Z1, Z20
+	VFMADD231PS Z11, Z2, Z18
+	VFMADD231PS Z13, Z3, Z20
+	VFMADD231PS Z15, Z4, Z18
+	VFMADD231PS Z17, Z5, Z20
+	VADDPS      Z20, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x04, Z7, Z6, Z20
+	VFMADD231PS Z20, Z0, Z18
+	VPALIGNR    $0x04, Z9, Z8, Z20
+	VMULPS      Z20, Z1, Z20
+	VPALIGNR    $0x04, Z11, Z10, Z21
+	VFMADD231PS Z21, Z2, Z18
+	VPALIGNR    $0x04, Z13, Z12, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VPALIGNR    $0x04, Z15, Z14, Z21
+	VFMADD231PS Z21, Z4, Z18
+	VPALIGNR    $0x04, Z17, Z16, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z18
+	VSHUFPS     $0x4e, Z6, Z7, Z20
+	VFMADD231PS Z20, Z0, Z18
+	VSHUFPS     $0x4e, Z8, Z9, Z20
+	VMULPS      Z20, Z1, Z20
+	VSHUFPS     $0x4e, Z10, Z11, Z21
+	VFMADD231PS Z21, Z2, Z18
+	VSHUFPS     $0x4e, Z12, Z13, Z21
+	VFMADD231PS Z21, Z3, Z20
+	VSHUFPS     $0x4e, Z14, Z15, Z21
+	VFMADD231PS Z21, Z4, Z18
+	VSHUFPS     $0x4e, Z16, Z17, Z21
+	VFMADD231PS Z21, Z5, Z20
+	VADDPS      Z20, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVUPS     (BX), Z18
+	VPALIGNR    $0x0c, Z7, Z6, Z7
+	VFMADD231PS Z7, Z0, Z18
+	VPALIGNR    $0x0c, Z9, Z8, Z7
+	VMULPS      Z7, Z1, Z7
+	VPALIGNR    $0x0c, Z11, Z10, Z9
+	VFMADD231PS Z9, Z2, Z18
+	VPALIGNR    $0x0c, Z13, Z12, Z9
+	VFMADD231PS Z9, Z3, Z7
+	VPALIGNR    $0x0c, Z15, Z14, Z9
+	VFMADD231PS Z9, Z4, Z18
+	VPALIGNR    $0x0c, Z17, Z16, Z9
+	VFMADD231PS Z9, Z5, Z7
+	VADDPS      Z7, Z18, Z18
+	VMOVUPS     Z18, (BX)
+	ADDQ        $0x40, BX
+	VMOVAPS     Z6, Z7
+	VMOVAPS     Z8, Z9
+	VMOVAPS     Z10, Z11
+	VMOVAPS     Z12, Z13
+	VMOVAPS     Z14, Z15
+	VMOVAPS     Z16, Z17
+	VALIGND     $0x04, Z19, Z19, Z19
+	VALIGND     $0x04, Z7, Z9, Z6
+	VALIGND     $0x04, Z9, Z11, Z8
+	VALIGND     $0x04, Z11, Z13, Z10
+	VALIGND     $0x04, Z13, Z15, Z12
+	VALIGND     $0x04, Z15, Z17, Z14
+	VALIGND     $0x04, Z17, Z19, Z16
+	JMP         list1Of6
+
+list1Of6From5:
+	CMPQ    R10, $0x06
+	JGE     list1Of6From6
+	VMOVAPS Z6, Z7
+	VMOVAPS Z8, Z9
+	VMOVAPS Z10, Z11
+	VMOVAPS Z12, Z13
+	VMOVAPS Z14, Z15
+	VMOVAPS Z16, Z17
+	VALIGND $0x04, Z19, Z19, Z19
+	VALIGND $0x04, Z7, Z9, Z6
+	VALIGND $0x04, Z9, Z11, Z8
+	VALIGND $0x04, Z11, Z13, Z10
+	VALIGND $0x04, Z13, Z15, Z12
+	VALIGND $0x04, Z15, Z17, Z14
+	VALIGND $0x04, Z17, Z19, Z16
+	JMP     list1Of6
+
+list1Of6From6:
+	ADDQ $0x28, DI
+	ADDQ $0x04, R9
+	DECQ 192(AX)
+	JNZ  groupOf6
+	ADDQ 24(AX), CX
+	ADDQ 32(AX), DX
+	DECQ 184(AX)
+	JNZ  rowOf6
+	MOVQ 48(AX), CX
+	ADDQ CX, 160(AX)
+	MOVQ 56(AX), CX
+	ADDQ CX, 168(AX)
+	DECQ 176(AX)
+	JNZ  imageOf6
+
+tileDone:
+	ADDQ $0x30, 200(AX)
+	DECQ 64(AX)
+	JNZ  tile
 	VZEROUPPER
 	RET

@@ -2,47 +2,27 @@
 
 package lines
 
-// lineTapsNEON convolves rows of channels.
+// lineWindowsNEON convolves rows.
 //
 //go:noescape
-func lineTapsNEON(lineTaps *lineTaps)
+func lineWindowsNEON(lineWindows *lineWindows)
 
-// lineDots1NEON adds the products of dy with what 1 taps see of x.
+// lineWindowsStridedNEON convolves rows with stride 2.
 //
 //go:noescape
-func lineDots1NEON(lineDots *lineDots)
+func lineWindowsStridedNEON(lineWindows *lineWindows)
 
-// lineDots2NEON adds the products of dy with what 2 taps see of x.
+// lineWindowsPhasesNEON convolves rows to the even elements of results, and to the odd ones.
 //
 //go:noescape
-func lineDots2NEON(lineDots *lineDots)
+func lineWindowsPhasesNEON(lineWindows *lineWindows)
 
-// lineDots3NEON adds the products of dy with what 3 taps see of x.
+// lineWindowDotsNEON adds the products of dy and x for each tap, [row][tap][lane].
 //
 //go:noescape
-func lineDots3NEON(lineDots *lineDots)
+func lineWindowDotsNEON(lineWindows *lineWindows)
 
-// lineDots4NEON adds the products of dy with what 4 taps see of x.
+// lineWindowDotsStridedNEON adds the products of dy and x for each tap, [row][tap][lane], with stride 2.
 //
 //go:noescape
-func lineDots4NEON(lineDots *lineDots)
-
-// lineDots5NEON adds the products of dy with what 5 taps see of x.
-//
-//go:noescape
-func lineDots5NEON(lineDots *lineDots)
-
-// lineDots6NEON adds the products of dy with what 6 taps see of x.
-//
-//go:noescape
-func lineDots6NEON(lineDots *lineDots)
-
-// lineDots7NEON adds the products of dy with what 7 taps see of x.
-//
-//go:noescape
-func lineDots7NEON(lineDots *lineDots)
-
-// lineDots8NEON adds the products of dy with what 8 taps see of x.
-//
-//go:noescape
-func lineDots8NEON(lineDots *lineDots)
+func lineWindowDotsStridedNEON(lineWindows *lineWindows)

@@ -29,19 +29,20 @@ const (
 	wideProducts                     // as products, of vectors of sixteen lanes that are computed whole
 	wideTiles                        // runs of rows of a block of columns that these kernels take at once
 	wideSteps                        // rows of y that they step through with stride 2, or of dy
-	lineProducts                     // as products, along rows
-	lineMasked                       // vectors multiplied along rows of which a mask leaves some lanes out
+	lineProducts                     // vectors multiplied along rows
+	lineLoads                        // vectors that these load and store
 	lineRows                         // these rows
-	windowProducts                   // as lineProducts, where a permutation takes what a tap sees
-	windowLoads                      // vectors that these load and store
+	windowProducts                   // as lineProducts, where there are many taps or they are far apart
+	windowLoads                      // as lineLoads, there
+	windowTiles                      // runs of vectors of these rows that are computed at once, for each group of taps
 	far                              // pixels that dilated kernels go down columns of in memory behind all caches
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, filterCalls: 280, spread: 2.8, acrossVectors: 8, columns: 5.25, strides: 1.51, stridePlanes: 4.01, wideProducts: 0.95, wideTiles: 7, lineProducts: 1.77, lineMasked: 3.32, lineRows: 8.74, far: 1.6},
-	cost.HalvedAVX2: {cost.Steps: 1.07, cost.Calls: 264, products: 2.75, planeCalls: 100, frameRows: 9.74, frameVectors: 6.4, splitRows: 9, splitElems: 10.3, resultRows: 12.2, dots: 3.55, dotCalls: 124, packed: 0.677, stored: 15.4, filterCalls: 700, spread: 7.98, acrossVectors: 18, columns: 15.2, strides: 5.02, stridePlanes: 12.8, wideProducts: 2.03, wideTiles: 26.2, lineProducts: 4.61, lineMasked: 3.27, lineRows: 40.5, far: 2},
-	kernel.AVX512:   {cost.Steps: 0.958, cost.Calls: 163, products: 1.1, planeCalls: 40, frameRows: 0.351, frameVectors: 2.19, splitRows: 9, splitElems: 2.76, resultRows: 8, dots: 1.3, dotCalls: 40, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, filterCalls: 370, spread: 3.2, acrossVectors: 7.6, wideProducts: 0.47, wideTiles: 18.5, wideSteps: 5.37, lineRows: 7, windowProducts: 1, windowLoads: 1.1},
+	kernel.AVX2:     {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, filterCalls: 280, spread: 2.8, acrossVectors: 8, columns: 5.25, strides: 1.51, stridePlanes: 4.01, wideProducts: 0.95, wideTiles: 7, lineProducts: 0.19, lineLoads: 0.76, lineRows: 11, windowProducts: 0.75, windowLoads: 0.8, windowTiles: 1.6, far: 1.6},
+	cost.HalvedAVX2: {cost.Steps: 1.07, cost.Calls: 264, products: 2.75, planeCalls: 100, frameRows: 9.74, frameVectors: 6.4, splitRows: 9, splitElems: 10.3, resultRows: 12.2, dots: 3.55, dotCalls: 124, packed: 0.677, stored: 15.4, filterCalls: 700, spread: 7.98, acrossVectors: 18, columns: 15.2, strides: 5.02, stridePlanes: 12.8, wideProducts: 2.03, wideTiles: 26.2, lineProducts: 0.9, lineLoads: 2.2, lineRows: 30, windowProducts: 2, windowLoads: 2.2, windowTiles: 4.7, far: 2},
+	kernel.AVX512:   {cost.Steps: 0.958, cost.Calls: 163, products: 1.1, planeCalls: 40, frameRows: 0.351, frameVectors: 2.19, splitRows: 9, splitElems: 2.76, resultRows: 8, dots: 1.3, dotCalls: 40, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, filterCalls: 370, spread: 3.2, acrossVectors: 7.6, wideProducts: 0.47, wideTiles: 18.5, wideSteps: 5.37, lineProducts: 0.22, lineLoads: 1.71, lineRows: 9, windowProducts: 0.59, windowLoads: 1.16, windowTiles: 4.4},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -78,9 +79,8 @@ func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
 
 // lineTerms has what convolutions along rows do.
 func lineTerms(w lines.Work) (t cost.Terms) {
-	t[lineRows], t[lineProducts], t[lineMasked] = w.Rows, w.Products, w.Masked
-	t[frameRows], t[frameVectors] = w.FrameRows, w.FrameVectors
-	t[windowProducts], t[windowLoads] = w.WindowProducts, w.WindowLoads
+	t[lineRows], t[lineProducts], t[lineLoads] = w.Rows, w.Products, w.Loads
+	t[windowProducts], t[windowLoads], t[windowTiles] = w.WindowProducts, w.WindowLoads, w.Tiles
 	return t
 }
 

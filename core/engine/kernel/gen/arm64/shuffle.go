@@ -141,6 +141,10 @@ func (r *registers) shuffled(name string, ops []operand.Op) bool {
 			r.zero(zero)
 			r.set(fmt.Sprintf("VEXT\t$%d, V{2}.B16, V{1}.B16, V{0}.B16", imm), d, from[0], zero)
 		})
+	case "VPALIGNR":
+		r.pairwise(ops[1:], func(d Reg, from []Reg) {
+			r.set(fmt.Sprintf("VEXT\t$%d, V{2}.B16, V{1}.B16, V{0}.B16", imm), d, from[0], from[1])
+		})
 	case "VMOVMSKPS":
 		r.signs(r.halves(ops[0]), r.int(ops[1]))
 	case "VPERMD", "VPERMPS":

@@ -31,8 +31,8 @@ var Families = slices.Concat(
 		isa.Family{Name: "small", Emit: small, ISAs: isa.Wide, Choose: true},
 	),
 	isa.In("conv/lines",
-		isa.Family{Name: "lines", Emit: lines, ISAs: isa.Narrow, Choose: true},
-		isa.Family{Name: "window_lines", Emit: lineWindows, ISAs: isa.Wide, Choose: true},
+		isa.Family{Name: "lines", Emit: lineWindows, ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "line_slides", Emit: lineSlides, ISAs: isa.Each},
 	),
 	isa.In("conv/interleaved",
 		isa.Family{Name: "pixels", Emit: isa.All(interleaveIn, interleaveOut, pixelSums, pixelPairs), ISAs: isa.Each, Choose: true},
@@ -67,6 +67,11 @@ var Numbered = []isa.Numbered{
 	{Folder: "conv/planes", Base: "planeDots", Doc: "computes sums for columns of that many taps with vectors of so many lanes.", Most: columnTaps},
 	{Folder: "conv/planes", Base: "slideRows", Doc: "computes planes of that many images with vectors of so many lanes.", Most: 2},
 	{Folder: "conv/planes", Base: "slideDots", Doc: "adds the sums of weight gradients with vectors of so many lanes.", Most: 1},
+	{Folder: "conv/lines", Base: "lineSlide", Struct: "lineWindows", Doc: "convolves rows with that many neighbouring taps, or some that see every second element, with vectors of so many lanes.", Most: slideKinds},
+	{Folder: "conv/lines", Base: "lineSlideDots", Struct: "lineWindows", Doc: "adds the products of dy and x for as many taps.", Most: slideKinds},
+	{Folder: "conv/lines", Base: "lineSlideStrided", Struct: "lineWindows", Doc: "convolves rows with that many neighbouring taps and stride 2, with vectors of so many lanes.", Most: slideMost, NarrowMost: slideNarrow},
+	{Folder: "conv/lines", Base: "lineSlideDotsStrided", Struct: "lineWindows", Doc: "adds the products of dy and x for as many taps.", Most: slideMost, NarrowMost: slideNarrow},
+	{Folder: "conv/lines", Base: "lineSlidePhases", Struct: "lineWindows", Doc: "convolves rows to even and odd elements of results with half as many neighbouring taps, with vectors of so many lanes.", Most: 2 * slideMost, NarrowMost: 2 * slideNarrow},
 	{Folder: "conv/interleaved", Base: "pixelDots", Doc: "adds sums for that many weights with vectors of so many lanes.", Most: interleavedMost},
 	{Folder: "conv/interleaved", Base: "pixelDotsPair", Struct: "pixelDots", Doc: "adds sums for that many weights of two outputs of each channel with vectors of so many lanes.", Most: interleavedPairs},
 }
@@ -137,17 +142,10 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/planes", Name: "wideColumns", Fields: []isa.Field{
 		{Name: "x", Offset: wcX}, {Name: "y", Offset: wcY}, {Name: "maskX", Offset: wcMasks + wcMaskX}, {Name: "maskY", Offset: wcMasks + wcMaskY}, {Name: "views", Offset: wcMasks + wcMaskViews}, {Name: "orders", Offset: wcOrders},
 	}},
-	{Folder: "conv/lines", Name: "lineTaps", Fields: []isa.Field{
-		{Name: "x", Offset: ltX}, {Name: "y", Offset: ltY}, {Name: "channels", Offset: ltChannels}, {Name: "xChannel", Offset: ltXChannel}, {Name: "yChannel", Offset: ltYChannel}, {Name: "tiles", Offset: ltTiles}, {Name: "table", Offset: ltTable}, {Name: "masks", Offset: ltMasks}, {Name: "taps", Offset: ltTaps}, {Name: "off", Offset: ltOff}, {Name: "weights", Offset: ltWeights}, {Name: "weightsChannel", Offset: ltWeightsChannel}, {Name: "bias", Offset: ltBias}, {Name: "biasNext", Offset: ltBiasNext}, {Name: "xAt", Offset: ltXAt}, {Name: "yAt", Offset: ltYAt}, {Name: "left", Offset: ltLeft}, {Name: "weightsAt", Offset: ltWeightsAt}, {Name: "biasAt", Offset: ltBiasAt},
-	}},
-	{Folder: "conv/lines", Name: "lineDots", Fields: []isa.Field{
-		{Name: "x", Offset: ldX}, {Name: "dy", Offset: ldDY}, {Name: "channels", Offset: ldChannels}, {Name: "xChannel", Offset: ldXChannel}, {Name: "dyChannel", Offset: ldDYChannel}, {Name: "tiles", Offset: ldTiles}, {Name: "table", Offset: ldTable}, {Name: "masks", Offset: ldMasks}, {Name: "viewMasks", Offset: ldViewMasks}, {Name: "off", Offset: ldOff}, {Name: "images", Offset: ldImages}, {Name: "xImage", Offset: ldXImage}, {Name: "dyImage", Offset: ldDYImage}, {Name: "sums", Offset: ldSums}, {Name: "sumsChannel", Offset: ldSumsChannel}, {Name: "xChannelAt", Offset: ldXChannelAt}, {Name: "dyChannelAt", Offset: ldDYChannelAt}, {Name: "xAt", Offset: ldXAt}, {Name: "dyAt", Offset: ldDYAt}, {Name: "left", Offset: ldLeft}, {Name: "imagesLeft", Offset: ldImagesLeft}, {Name: "sumsAt", Offset: ldSumsAt},
-	}},
-	{Folder: "conv/lines", Name: "lineTile", Fields: []isa.Field{{Name: "x", Offset: liX}, {Name: "y", Offset: liY}, {Name: "vectors", Offset: liVectors}, {Name: "masks", Offset: liMasks}}},
 	{Folder: "conv/lines", Name: "lineWindows", Fields: []isa.Field{
-		{Name: "x", Offset: lwX}, {Name: "y", Offset: lwY}, {Name: "rows", Offset: lwRows}, {Name: "xRow", Offset: lwXRow}, {Name: "yRow", Offset: lwYRow}, {Name: "images", Offset: lwImages}, {Name: "xImage", Offset: lwXImage}, {Name: "yImage", Offset: lwYImage}, {Name: "tiles", Offset: lwTiles}, {Name: "table", Offset: lwTable}, {Name: "masks", Offset: lwMasks}, {Name: "groups", Offset: lwGroups}, {Name: "list", Offset: lwList}, {Name: "orders", Offset: lwOrders}, {Name: "pairs", Offset: lwPairs}, {Name: "weights", Offset: lwWeights}, {Name: "weightsRow", Offset: lwWeightsRow}, {Name: "weightNext", Offset: lwWeightNext}, {Name: "bias", Offset: lwBias}, {Name: "biasRow", Offset: lwBiasRow}, {Name: "xAt", Offset: lwXAt}, {Name: "yAt", Offset: lwYAt}, {Name: "imagesLeft", Offset: lwImagesLeft}, {Name: "rowsLeft", Offset: lwRowsLeft}, {Name: "groupsLeft", Offset: lwGroupsLeft}, {Name: "tileAt", Offset: lwTileAt},
+		{Name: "x", Offset: lwX}, {Name: "y", Offset: lwY}, {Name: "rows", Offset: lwRows}, {Name: "xRow", Offset: lwXRow}, {Name: "yRow", Offset: lwYRow}, {Name: "images", Offset: lwImages}, {Name: "xImage", Offset: lwXImage}, {Name: "yImage", Offset: lwYImage}, {Name: "tiles", Offset: lwTiles}, {Name: "table", Offset: lwTable}, {Name: "masks", Offset: lwMasks}, {Name: "groups", Offset: lwGroups}, {Name: "list", Offset: lwList}, {Name: "steps", Offset: lwSteps}, {Name: "pairs", Offset: lwPairs}, {Name: "weights", Offset: lwWeights}, {Name: "weightsRow", Offset: lwWeightsRow}, {Name: "weightNext", Offset: lwWeightNext}, {Name: "bias", Offset: lwBias}, {Name: "biasRow", Offset: lwBiasRow}, {Name: "xAt", Offset: lwXAt}, {Name: "yAt", Offset: lwYAt}, {Name: "imagesLeft", Offset: lwImagesLeft}, {Name: "rowsLeft", Offset: lwRowsLeft}, {Name: "groupsLeft", Offset: lwGroupsLeft}, {Name: "tileAt", Offset: lwTileAt}, {Name: "edges", Offset: lwEdges},
 	}},
-	{Folder: "conv/lines", Name: "windowTile", Fields: []isa.Field{{Name: "x", Offset: wiX}, {Name: "y", Offset: wiY}, {Name: "vectors", Offset: wiVectors}, {Name: "masks", Offset: wiMasks}}},
+	{Folder: "conv/lines", Name: "windowTile", Fields: []isa.Field{{Name: "x", Offset: wiX}, {Name: "y", Offset: wiY}, {Name: "vectors", Offset: wiVectors}, {Name: "edges", Offset: wiEdges}, {Name: "last", Offset: wiLast}}},
 	{Folder: "conv/lines", Name: "windowGroup", Fields: []isa.Field{{Name: "x", Offset: wgX}, {Name: "taps", Offset: wgTaps}, {Name: "weights", Offset: wgWeights}}},
 	{Folder: "conv/interleaved", Name: "pixelCopy", Fields: []isa.Field{{Name: "planes", Offset: icPlanes}, {Name: "plane", Offset: icPlane}, {Name: "at", Offset: icAt}, {Name: "table", Offset: icTable}, {Name: "blocks", Offset: icBlocks}, {Name: "back", Offset: icBack}, {Name: "mask", Offset: icMask}, {Name: "rest", Offset: icRest}, {Name: "ahead", Offset: icAhead}, {Name: "halves", Offset: icHalves}, {Name: "near", Offset: icNear}}},
 	{Folder: "conv/interleaved", Name: "pixelSums", Fields: []isa.Field{{Name: "parts", Offset: isParts}, {Name: "count", Offset: isCount}, {Name: "pixels", Offset: isPixels}, {Name: "x", Offset: isX}, {Name: "list", Offset: isList}, {Name: "weights", Offset: isWeights}, {Name: "bias", Offset: isBias}, {Name: "y", Offset: isY}, {Name: "partAt", Offset: isPartAt}, {Name: "left", Offset: isLeft}}},

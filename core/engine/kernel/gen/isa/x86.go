@@ -686,6 +686,32 @@ func (a *Asm) JoinPairs(x, y reg.VecVirtual) {
 	a.VPERM2F128(operand.U8(0x31), upper, lower, y)
 }
 
+// MoveQuads gives the elements of v from the n-th quad on, a quad being four, and behind them the first n quads of next.
+func (a *Asm) MoveQuads(n int, v, next, dst reg.VecVirtual) {
+	if a.Lanes == 16 {
+		a.VALIGND(operand.U8(4*n), v, next, dst)
+	} else { // n is 1
+		a.VPERM2F128(operand.U8(0x21), next, v, dst)
+	}
+}
+
+// WithinQuads gives, for each quad of v, its elements from the n-th on, and behind them the first n of the quad of next. Where the middle, which is what it gives for n = 2, is
+// needed too, those of n = 1 and 3 are made of it: a core of Zen 5 makes four such shuffles in a cycle, but two alignments, in units that multiply as well.
+func (a *Asm) WithinQuads(n int, v, next, middle reg.VecVirtual) reg.VecVirtual {
+	to := a.Vec()
+	switch {
+	case n == 2 && a.ISA != NEON:
+		a.VSHUFPS(operand.U8(0b01_00_11_10), next, v, to)
+	case middle == nil:
+		a.VPALIGNR(operand.U8(4*n), v, next, to)
+	case n == 1:
+		a.VSHUFPS(operand.U8(0b10_01_10_01), middle, v, to)
+	case n == 3:
+		a.VSHUFPS(operand.U8(0b10_01_10_01), next, middle, to)
+	}
+	return to
+}
+
 // AddLanes adds the lanes of a mask in memory to v.
 func (a *Asm) AddLanes(m operand.Mem, mask reg.Register, v reg.VecVirtual) {
 	if a.Lanes == 16 {
