@@ -16,7 +16,7 @@ func TestLines(t *testing.T) {
 		}
 		for _, length := range append(lengths, 301, 400, 613) { // these are three tiles and more
 			for i, taps := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 33} {
-				stride, dilation, pad := 1+(length+i)%2, 1+(length*i)%3, 0
+				stride, dilation, pad := 1+(length+i)%2, 1+(length+2*i)%3, 0
 				if reach := (taps - 1) * dilation; reach > 0 {
 					pad = (length*7 + i*3) % (reach + 1)
 					if i%2 > 0 {

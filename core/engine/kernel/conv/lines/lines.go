@@ -5,7 +5,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// Lines is a depthwise convolution of planes of one row, or of one column, with a filter that lies along it. What a tap sees of a row
+// Lines is a depthwise convolution of planes of one row, or of one column, with a filter that lies along it, or of planes with a filter of one tap. What a tap sees of a row
 // is the row itself, some elements on; see windows.
 type Lines struct {
 	images, channels int
@@ -26,6 +26,8 @@ func Of(p *geometry.Shape) (l Lines, ok bool) {
 	switch {
 	case !p.Depthwise():
 		return l, false
+	case p.R*p.S == 1 && p.PadH+p.PadW == 0 && p.StrideH*p.StrideW == 1: // a plane is one row
+		l.in, l.out, l.taps, l.step, l.stride = p.H*p.W, p.H*p.W, 1, 1, 1
 	case p.R == 1 && p.PadH == 0 && p.H == 1:
 		l.in, l.out, l.taps, l.step, l.stride, l.pad = p.W, p.OutW(), p.S, p.DilationW(), p.StrideW, p.PadW
 	case p.S == 1 && p.PadW == 0 && p.W == 1:

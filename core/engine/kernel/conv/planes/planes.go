@@ -15,17 +15,17 @@ import (
 // maxStride is the longest stride that this package takes.
 const maxStride = 4
 
-// Takes reports whether a convolution is depthwise, with filters of more than one tap, and its planes are looked at. The gradient of weights is
+// Takes reports whether a convolution is depthwise, with filters of more than one tap or stride 1, and its planes are looked at. The gradient of weights is
 // computed for all convolutions; see dense.go.
 func Takes(p *geometry.Shape, d geometry.Direction) bool {
 	if d != geometry.ToWeight && !p.Depthwise() || max(p.StrideH, p.StrideW) > maxStride {
 		return false
 	}
-	if p.Depthwise() && p.R*p.S == 1 { // package product takes a quarter of the time
-		return false
-	}
 	if _, ok := lines.Of(p); ok {
 		return true
+	}
+	if p.Depthwise() && p.R*p.S == 1 { // package product takes a quarter of the time
+		return false
 	}
 	f := inputFrame(p, planeElems)
 	if d == geometry.ToInput {
