@@ -8,7 +8,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 )
 
-// wideStrided is a depthwise convolution with stride 2, or by 3×3 filters with stride 3, for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
+// wideStrided is a depthwise convolution with stride 2 or 3, of input gradients with stride 3 those of 3×3 filters, for CPUs that compute vectors of sixteen lanes whole. A row of x is in two vectors,
 // of which one permutation takes what a column of the filter sees of it. Planes of up to sixteen columns are computed for two images at
 // a time, whose rows are the two vectors.
 type wideStrided struct {
@@ -58,10 +58,13 @@ const wideColumnElems = int(unsafe.Sizeof(wideColumns{})) / 4
 
 // takesWideStrided reports whether these kernels compute a direction.
 func takesWideStrided(p *geometry.Shape, d geometry.Direction) bool {
-	if !wholeDepthwise(p) || p.K != p.C && d == geometry.ToInput || p.StrideH != p.StrideW || p.StrideH != 2 && (p.StrideH != 3 || p.R != 3) || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
+	if !wholeDepthwise(p) || p.K != p.C && d == geometry.ToInput || p.StrideH != p.StrideW || p.StrideH != 2 && p.StrideH != 3 || p.DilationH() != 1 || p.DilationW() != 1 || p.PadH >= p.R || p.PadW >= p.R {
 		return false
 	}
 	if p.R != 3 && p.R != 5 && p.R != maxWideSize || p.W < kernel.Block && p.OutW() > narrow {
+		return false
+	}
+	if d == geometry.ToInput && p.StrideH == 3 && p.R != 3 {
 		return false
 	}
 	s := wideStrided{p: *p, direction: d, pair: pairsStrided(p, d)}
@@ -130,6 +133,12 @@ func wideStridedTerms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	t[wideTiles] = float64(images * p.K * s.blocks())
 	t[wideSteps] = t[wideTiles] * float64(steps)
 	t[wideProducts] = t[wideSteps] * float64(p.R*p.S)
+	if d == geometry.ToWeight && p.R == maxWideSize {
+		t[wideSteps] *= 3 // see runParts
+	}
+	if rows := steps * p.StrideH; d == geometry.ToOutput && p.H < rows { // others are left out
+		t[wideProducts] *= float64(p.H) / float64(rows)
+	}
 	return t
 }
 
@@ -338,23 +347,31 @@ func (s *wideStrided) forwardSome(t *wideStrides, output, channel, count int, w,
 }
 
 func (s *wideStrided) runForward(t *wideStrides) {
-	switch {
-	case s.p.StrideW == 3 && s.pair:
-		vecWideStridedForward3By3Pair(t)
-	case s.p.StrideW == 3:
-		vecWideStridedForward3By3(t)
-	case s.p.S == 3 && s.pair:
+	switch s.kind() {
+	case kindOf(2, 3, true):
 		vecWideStridedForward3Pair(t)
-	case s.p.S == 3:
+	case kindOf(2, 3, false):
 		vecWideStridedForward3(t)
-	case s.p.S == 5 && s.pair:
+	case kindOf(2, 5, true):
 		vecWideStridedForward5Pair(t)
-	case s.p.S == 5:
+	case kindOf(2, 5, false):
 		vecWideStridedForward5(t)
-	case s.pair:
+	case kindOf(2, 7, true):
 		vecWideStridedForward7Pair(t)
-	default:
+	case kindOf(2, 7, false):
 		vecWideStridedForward7(t)
+	case kindOf(3, 3, true):
+		vecWideStridedForward3By3Pair(t)
+	case kindOf(3, 3, false):
+		vecWideStridedForward3By3(t)
+	case kindOf(3, 5, true):
+		vecWideStridedForward5By3Pair(t)
+	case kindOf(3, 5, false):
+		vecWideStridedForward5By3(t)
+	case kindOf(3, 7, true):
+		vecWideStridedForward7By3Pair(t)
+	case kindOf(3, 7, false):
+		vecWideStridedForward7By3(t)
 	}
 }
 
@@ -421,19 +438,23 @@ func wideStridedSums(p *geometry.Shape, x, dy, sums, scratch []float32) {
 }
 
 func (s *wideStrided) runDots(t *wideStrides) {
-	switch {
-	case s.p.StrideW == 3 && s.pair:
-		vecWideStridedDots3By3Pair(t)
-	case s.p.StrideW == 3:
-		vecWideStridedDots3By3(t)
-	case s.p.S == 3 && s.pair:
+	switch s.kind() {
+	case kindOf(2, 3, true):
 		vecWideStridedDots3Pair(t)
-	case s.p.S == 3:
+	case kindOf(2, 3, false):
 		vecWideStridedDots3(t)
-	case s.p.S == 5 && s.pair:
+	case kindOf(2, 5, true):
 		vecWideStridedDots5Pair(t)
-	case s.p.S == 5:
+	case kindOf(2, 5, false):
 		vecWideStridedDots5(t)
+	case kindOf(3, 3, true):
+		vecWideStridedDots3By3Pair(t)
+	case kindOf(3, 3, false):
+		vecWideStridedDots3By3(t)
+	case kindOf(3, 5, true):
+		vecWideStridedDots5By3Pair(t)
+	case kindOf(3, 5, false):
+		vecWideStridedDots5By3(t)
 	default:
 		s.runParts(t)
 	}
@@ -454,20 +475,43 @@ func (s *wideStrided) runParts(t *wideStrides) {
 }
 
 func (s *wideStrided) runPart(i int, t *wideStrides) {
-	switch {
-	case i == 0 && s.pair:
+	switch part := i + 3*(s.p.StrideW-2); {
+	case part == 0 && s.pair:
 		vecWideStridedDots7From0Pair(t)
-	case i == 0:
+	case part == 0:
 		vecWideStridedDots7From0(t)
-	case i == 1 && s.pair:
+	case part == 1 && s.pair:
 		vecWideStridedDots7From3Pair(t)
-	case i == 1:
+	case part == 1:
 		vecWideStridedDots7From3(t)
-	case s.pair:
+	case part == 2 && s.pair:
 		vecWideStridedDots7From5Pair(t)
-	default:
+	case part == 2:
 		vecWideStridedDots7From5(t)
+	case part == 3 && s.pair:
+		vecWideStridedDots7By3From0Pair(t)
+	case part == 3:
+		vecWideStridedDots7By3From0(t)
+	case part == 4 && s.pair:
+		vecWideStridedDots7By3From3Pair(t)
+	case part == 4:
+		vecWideStridedDots7By3From3(t)
+	case part == 5 && s.pair:
+		vecWideStridedDots7By3From5Pair(t)
+	case part == 5:
+		vecWideStridedDots7By3From5(t)
 	}
+}
+
+// kind tells the strides and filters apart that have kernels of their own, for one image and for two.
+func (s *wideStrided) kind() int { return kindOf(s.p.StrideW, s.p.S, s.pair) }
+
+func kindOf(stride, size int, pair bool) int {
+	kind := 2 * (stride*(maxWideSize+1) + size)
+	if pair {
+		kind++
+	}
+	return kind
 }
 
 // advanced is p some bytes further.

@@ -122,6 +122,16 @@ func vecWideStridedDots3(wideStrides *wideStrides) {
 	wideStridedDots3AVX512(wideStrides)
 }
 
+// vecWideStridedForward3By3 convolves planes with a 3×3 filter each, with stride 3.
+func vecWideStridedForward3By3(wideStrides *wideStrides) {
+	wideStridedForward3By3AVX512(wideStrides)
+}
+
+// vecWideStridedDots3By3 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots3By3(wideStrides *wideStrides) {
+	wideStridedDots3By3AVX512(wideStrides)
+}
+
 // vecWideStridedGrad3Even computes the gradient of planes that 3×3 filters see with stride 2.
 func vecWideStridedGrad3Even(wideStrides *wideStrides) {
 	wideStridedGrad3EvenAVX512(wideStrides)
@@ -140,6 +150,16 @@ func vecWideStridedForward3Pair(wideStrides *wideStrides) {
 // vecWideStridedDots3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideStridedDots3Pair(wideStrides *wideStrides) {
 	wideStridedDots3PairAVX512(wideStrides)
+}
+
+// vecWideStridedForward3By3Pair convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
+func vecWideStridedForward3By3Pair(wideStrides *wideStrides) {
+	wideStridedForward3By3PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots3By3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
+	wideStridedDots3By3PairAVX512(wideStrides)
 }
 
 // vecWideStridedGrad3EvenPair computes the gradient of planes that 3×3 filters see with stride 2. Lanes from the eighth on are those of another image.
@@ -162,6 +182,16 @@ func vecWideStridedDots5(wideStrides *wideStrides) {
 	wideStridedDots5AVX512(wideStrides)
 }
 
+// vecWideStridedForward5By3 convolves planes with a 5×5 filter each, with stride 3.
+func vecWideStridedForward5By3(wideStrides *wideStrides) {
+	wideStridedForward5By3AVX512(wideStrides)
+}
+
+// vecWideStridedDots5By3 adds the products of dy and x for each weight of a 5×5 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots5By3(wideStrides *wideStrides) {
+	wideStridedDots5By3AVX512(wideStrides)
+}
+
 // vecWideStridedGrad5Even computes the gradient of planes that 5×5 filters see with stride 2.
 func vecWideStridedGrad5Even(wideStrides *wideStrides) {
 	wideStridedGrad5EvenAVX512(wideStrides)
@@ -180,6 +210,16 @@ func vecWideStridedForward5Pair(wideStrides *wideStrides) {
 // vecWideStridedDots5Pair adds the products of dy and x for each weight of a 5×5 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideStridedDots5Pair(wideStrides *wideStrides) {
 	wideStridedDots5PairAVX512(wideStrides)
+}
+
+// vecWideStridedForward5By3Pair convolves planes with a 5×5 filter each, with stride 3. Lanes from the eighth on are those of another image.
+func vecWideStridedForward5By3Pair(wideStrides *wideStrides) {
+	wideStridedForward5By3PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots5By3Pair adds the products of dy and x for each weight of a 5×5 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots5By3Pair(wideStrides *wideStrides) {
+	wideStridedDots5By3PairAVX512(wideStrides)
 }
 
 // vecWideStridedGrad5EvenPair computes the gradient of planes that 5×5 filters see with stride 2. Lanes from the eighth on are those of another image.
@@ -212,6 +252,26 @@ func vecWideStridedDots7From5(wideStrides *wideStrides) {
 	wideStridedDots7From5AVX512(wideStrides)
 }
 
+// vecWideStridedForward7By3 convolves planes with a 7×7 filter each, with stride 3.
+func vecWideStridedForward7By3(wideStrides *wideStrides) {
+	wideStridedForward7By3AVX512(wideStrides)
+}
+
+// vecWideStridedDots7By3From0 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots7By3From0(wideStrides *wideStrides) {
+	wideStridedDots7By3From0AVX512(wideStrides)
+}
+
+// vecWideStridedDots7By3From3 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots7By3From3(wideStrides *wideStrides) {
+	wideStridedDots7By3From3AVX512(wideStrides)
+}
+
+// vecWideStridedDots7By3From5 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots7By3From5(wideStrides *wideStrides) {
+	wideStridedDots7By3From5AVX512(wideStrides)
+}
+
 // vecWideStridedGrad7Even computes the gradient of planes that 7×7 filters see with stride 2.
 func vecWideStridedGrad7Even(wideStrides *wideStrides) {
 	wideStridedGrad7EvenAVX512(wideStrides)
@@ -242,6 +302,26 @@ func vecWideStridedDots7From5Pair(wideStrides *wideStrides) {
 	wideStridedDots7From5PairAVX512(wideStrides)
 }
 
+// vecWideStridedForward7By3Pair convolves planes with a 7×7 filter each, with stride 3. Lanes from the eighth on are those of another image.
+func vecWideStridedForward7By3Pair(wideStrides *wideStrides) {
+	wideStridedForward7By3PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots7By3From0Pair adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7By3From0Pair(wideStrides *wideStrides) {
+	wideStridedDots7By3From0PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots7By3From3Pair adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7By3From3Pair(wideStrides *wideStrides) {
+	wideStridedDots7By3From3PairAVX512(wideStrides)
+}
+
+// vecWideStridedDots7By3From5Pair adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7By3From5Pair(wideStrides *wideStrides) {
+	wideStridedDots7By3From5PairAVX512(wideStrides)
+}
+
 // vecWideStridedGrad7EvenPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
 func vecWideStridedGrad7EvenPair(wideStrides *wideStrides) {
 	wideStridedGrad7EvenPairAVX512(wideStrides)
@@ -250,26 +330,6 @@ func vecWideStridedGrad7EvenPair(wideStrides *wideStrides) {
 // vecWideStridedGrad7OddPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
 func vecWideStridedGrad7OddPair(wideStrides *wideStrides) {
 	wideStridedGrad7OddPairAVX512(wideStrides)
-}
-
-// vecWideStridedForward3By3 convolves planes with a 3×3 filter each, with stride 3.
-func vecWideStridedForward3By3(wideStrides *wideStrides) {
-	wideStridedForward3By3AVX512(wideStrides)
-}
-
-// vecWideStridedDots3By3 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
-func vecWideStridedDots3By3(wideStrides *wideStrides) {
-	wideStridedDots3By3AVX512(wideStrides)
-}
-
-// vecWideStridedForward3By3Pair convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
-func vecWideStridedForward3By3Pair(wideStrides *wideStrides) {
-	wideStridedForward3By3PairAVX512(wideStrides)
-}
-
-// vecWideStridedDots3By3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
-func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
-	wideStridedDots3By3PairAVX512(wideStrides)
 }
 
 // vecWideStridedGrad3By3 computes the gradient of planes that 3×3 filters see with stride 3.

@@ -126,6 +126,16 @@ func vecWideStridedDots3(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 
+// vecWideStridedForward3By3 convolves planes with a 3×3 filter each, with stride 3.
+func vecWideStridedForward3By3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots3By3 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots3By3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
 // vecWideStridedGrad3Even computes the gradient of planes that 3×3 filters see with stride 2.
 func vecWideStridedGrad3Even(wideStrides *wideStrides) {
 	kernel.NoVectors()
@@ -143,6 +153,16 @@ func vecWideStridedForward3Pair(wideStrides *wideStrides) {
 
 // vecWideStridedDots3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideStridedDots3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedForward3By3Pair convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
+func vecWideStridedForward3By3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots3By3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 
@@ -166,6 +186,16 @@ func vecWideStridedDots5(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 
+// vecWideStridedForward5By3 convolves planes with a 5×5 filter each, with stride 3.
+func vecWideStridedForward5By3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots5By3 adds the products of dy and x for each weight of a 5×5 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots5By3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
 // vecWideStridedGrad5Even computes the gradient of planes that 5×5 filters see with stride 2.
 func vecWideStridedGrad5Even(wideStrides *wideStrides) {
 	kernel.NoVectors()
@@ -183,6 +213,16 @@ func vecWideStridedForward5Pair(wideStrides *wideStrides) {
 
 // vecWideStridedDots5Pair adds the products of dy and x for each weight of a 5×5 filter with stride 2, [row][column][lanes]. Lanes from the eighth on are those of another image.
 func vecWideStridedDots5Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedForward5By3Pair convolves planes with a 5×5 filter each, with stride 3. Lanes from the eighth on are those of another image.
+func vecWideStridedForward5By3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots5By3Pair adds the products of dy and x for each weight of a 5×5 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots5By3Pair(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 
@@ -216,6 +256,26 @@ func vecWideStridedDots7From5(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 
+// vecWideStridedForward7By3 convolves planes with a 7×7 filter each, with stride 3.
+func vecWideStridedForward7By3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7By3From0 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots7By3From0(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7By3From3 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots7By3From3(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7By3From5 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 3, [row][column][lanes].
+func vecWideStridedDots7By3From5(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
 // vecWideStridedGrad7Even computes the gradient of planes that 7×7 filters see with stride 2.
 func vecWideStridedGrad7Even(wideStrides *wideStrides) {
 	kernel.NoVectors()
@@ -246,6 +306,26 @@ func vecWideStridedDots7From5Pair(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 
+// vecWideStridedForward7By3Pair convolves planes with a 7×7 filter each, with stride 3. Lanes from the eighth on are those of another image.
+func vecWideStridedForward7By3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7By3From0Pair adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7By3From0Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7By3From3Pair adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7By3From3Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
+// vecWideStridedDots7By3From5Pair adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+func vecWideStridedDots7By3From5Pair(wideStrides *wideStrides) {
+	kernel.NoVectors()
+}
+
 // vecWideStridedGrad7EvenPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
 func vecWideStridedGrad7EvenPair(wideStrides *wideStrides) {
 	kernel.NoVectors()
@@ -253,26 +333,6 @@ func vecWideStridedGrad7EvenPair(wideStrides *wideStrides) {
 
 // vecWideStridedGrad7OddPair computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
 func vecWideStridedGrad7OddPair(wideStrides *wideStrides) {
-	kernel.NoVectors()
-}
-
-// vecWideStridedForward3By3 convolves planes with a 3×3 filter each, with stride 3.
-func vecWideStridedForward3By3(wideStrides *wideStrides) {
-	kernel.NoVectors()
-}
-
-// vecWideStridedDots3By3 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
-func vecWideStridedDots3By3(wideStrides *wideStrides) {
-	kernel.NoVectors()
-}
-
-// vecWideStridedForward3By3Pair convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
-func vecWideStridedForward3By3Pair(wideStrides *wideStrides) {
-	kernel.NoVectors()
-}
-
-// vecWideStridedDots3By3Pair adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
-func vecWideStridedDots3By3Pair(wideStrides *wideStrides) {
 	kernel.NoVectors()
 }
 

@@ -12,6 +12,16 @@ func wideStridedForward3AVX512(wideStrides *wideStrides)
 //go:noescape
 func wideStridedDots3AVX512(wideStrides *wideStrides)
 
+// wideStridedForward3By3AVX512 convolves planes with a 3×3 filter each, with stride 3.
+//
+//go:noescape
+func wideStridedForward3By3AVX512(wideStrides *wideStrides)
+
+// wideStridedDots3By3AVX512 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots3By3AVX512(wideStrides *wideStrides)
+
 // wideStridedGrad3EvenAVX512 computes the gradient of planes that 3×3 filters see with stride 2.
 //
 //go:noescape
@@ -31,6 +41,16 @@ func wideStridedForward3PairAVX512(wideStrides *wideStrides)
 //
 //go:noescape
 func wideStridedDots3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedForward3By3PairAVX512 convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedForward3By3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots3By3PairAVX512 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots3By3PairAVX512(wideStrides *wideStrides)
 
 // wideStridedGrad3EvenPairAVX512 computes the gradient of planes that 3×3 filters see with stride 2. Lanes from the eighth on are those of another image.
 //
@@ -52,6 +72,16 @@ func wideStridedForward5AVX512(wideStrides *wideStrides)
 //go:noescape
 func wideStridedDots5AVX512(wideStrides *wideStrides)
 
+// wideStridedForward5By3AVX512 convolves planes with a 5×5 filter each, with stride 3.
+//
+//go:noescape
+func wideStridedForward5By3AVX512(wideStrides *wideStrides)
+
+// wideStridedDots5By3AVX512 adds the products of dy and x for each weight of a 5×5 filter with stride 3, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots5By3AVX512(wideStrides *wideStrides)
+
 // wideStridedGrad5EvenAVX512 computes the gradient of planes that 5×5 filters see with stride 2.
 //
 //go:noescape
@@ -71,6 +101,16 @@ func wideStridedForward5PairAVX512(wideStrides *wideStrides)
 //
 //go:noescape
 func wideStridedDots5PairAVX512(wideStrides *wideStrides)
+
+// wideStridedForward5By3PairAVX512 convolves planes with a 5×5 filter each, with stride 3. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedForward5By3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots5By3PairAVX512 adds the products of dy and x for each weight of a 5×5 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots5By3PairAVX512(wideStrides *wideStrides)
 
 // wideStridedGrad5EvenPairAVX512 computes the gradient of planes that 5×5 filters see with stride 2. Lanes from the eighth on are those of another image.
 //
@@ -102,6 +142,26 @@ func wideStridedDots7From3AVX512(wideStrides *wideStrides)
 //go:noescape
 func wideStridedDots7From5AVX512(wideStrides *wideStrides)
 
+// wideStridedForward7By3AVX512 convolves planes with a 7×7 filter each, with stride 3.
+//
+//go:noescape
+func wideStridedForward7By3AVX512(wideStrides *wideStrides)
+
+// wideStridedDots7By3From0AVX512 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 3, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots7By3From0AVX512(wideStrides *wideStrides)
+
+// wideStridedDots7By3From3AVX512 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 3, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots7By3From3AVX512(wideStrides *wideStrides)
+
+// wideStridedDots7By3From5AVX512 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 3, [row][column][lanes].
+//
+//go:noescape
+func wideStridedDots7By3From5AVX512(wideStrides *wideStrides)
+
 // wideStridedGrad7EvenAVX512 computes the gradient of planes that 7×7 filters see with stride 2.
 //
 //go:noescape
@@ -132,6 +192,26 @@ func wideStridedDots7From3PairAVX512(wideStrides *wideStrides)
 //go:noescape
 func wideStridedDots7From5PairAVX512(wideStrides *wideStrides)
 
+// wideStridedForward7By3PairAVX512 convolves planes with a 7×7 filter each, with stride 3. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedForward7By3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots7By3From0PairAVX512 adds the products of dy and x for the columns 0 to 2 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots7By3From0PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots7By3From3PairAVX512 adds the products of dy and x for the columns 3 to 4 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots7By3From3PairAVX512(wideStrides *wideStrides)
+
+// wideStridedDots7By3From5PairAVX512 adds the products of dy and x for the columns 5 to 6 of a 7×7 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
+//
+//go:noescape
+func wideStridedDots7By3From5PairAVX512(wideStrides *wideStrides)
+
 // wideStridedGrad7EvenPairAVX512 computes the gradient of planes that 7×7 filters see with stride 2. Lanes from the eighth on are those of another image.
 //
 //go:noescape
@@ -141,26 +221,6 @@ func wideStridedGrad7EvenPairAVX512(wideStrides *wideStrides)
 //
 //go:noescape
 func wideStridedGrad7OddPairAVX512(wideStrides *wideStrides)
-
-// wideStridedForward3By3AVX512 convolves planes with a 3×3 filter each, with stride 3.
-//
-//go:noescape
-func wideStridedForward3By3AVX512(wideStrides *wideStrides)
-
-// wideStridedDots3By3AVX512 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes].
-//
-//go:noescape
-func wideStridedDots3By3AVX512(wideStrides *wideStrides)
-
-// wideStridedForward3By3PairAVX512 convolves planes with a 3×3 filter each, with stride 3. Lanes from the eighth on are those of another image.
-//
-//go:noescape
-func wideStridedForward3By3PairAVX512(wideStrides *wideStrides)
-
-// wideStridedDots3By3PairAVX512 adds the products of dy and x for each weight of a 3×3 filter with stride 3, [row][column][lanes]. Lanes from the eighth on are those of another image.
-//
-//go:noescape
-func wideStridedDots3By3PairAVX512(wideStrides *wideStrides)
 
 // wideStridedGrad3By3AVX512 computes the gradient of planes that 3×3 filters see with stride 3.
 //
