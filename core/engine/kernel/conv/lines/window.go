@@ -21,7 +21,7 @@ type windows struct {
 	in, out        int // elements of a row that is read, and of one of results
 	stride         int // of what is read: a window has so many phases
 	phases         int // of results
-	taps, step     int
+	taps, step     int // step: elements of x from what a tap sees to what the next one does
 	lanes          int
 	list           []windowTap
 	groups         []windowGroup
