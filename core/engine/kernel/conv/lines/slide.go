@@ -57,4 +57,4 @@ func (w *windows) kind() int {
 }
 
 // slideImages is how many images' rows those kernels add up before they add to memory: more would lie too far apart.
-func (w *windows) slideImages() int { return max(1, min(slideImages, slideElems/w.in)) }
+func (w *windows) slideImages() int { return min(slideImages, kernel.CeilDiv(slideElems, w.in)) }
