@@ -9,38 +9,39 @@ import (
 
 // What the algorithm does beside tiles.
 const (
-	frameRows    = cost.Own + iota // rows that are copied to frames
-	frameVectors                   // vectors of these
-	splitRows                      // rows of a phase, where a stride of more than two picks elements one by one
-	splitElems                     // elements of these
-	joinedRows                     // rows of the input gradient that two phases make
-	gatheredRows                   // rows that are copied together from spread planes
-	packedTaps                     // weights that are packed, or turned
-	dotSteps                       // cycles of the multiply-adds of weight gradients, as the core could issue them
-	dotMasked                      // of these, in vectors that are not whole
-	dotCalls                       // calls of their micro-kernel
-	dotSums                        // sums that these give
-	scattered                      // vectors of planes that lie in many pages
-	thin                           // vectors of results that are stored faster than sums of so few products would take
-	viewSteps                      // cycles of the multiply-adds of weight gradients by views, as the core could issue them
-	viewCalls                      // calls of their micro-kernel
-	viewImages                     // images of these calls
-	viewRows                       // rows that are copied to views
-	viewCopies                     // vectors of these
-	filterSteps                    // cycles of the multiply-adds with filters in the lanes, as the core could issue them
-	filterTiles                    // tiles of these
-	filterTurned                   // vectors of results, or of dy, that are transposed
-	filterRuns                     // images of these, or parts
-	filterPlaces                   // places of pixels and taps that are noted
-	streamed                       // pixels behind the L2 cache that weight gradients of one tap wait for, as each is in few products
-	streamedFar                    // pixels behind all caches
+	frameRows     = cost.Own + iota // rows that are copied to frames
+	frameVectors                    // vectors of these
+	splitRows                       // rows of a phase, where a stride of more than two picks elements one by one
+	splitElems                      // elements of these
+	joinedRows                      // rows of the input gradient that two phases make
+	unseenVectors                   // vectors of the input gradient that no tap sees: zeros
+	gatheredRows                    // rows that are copied together from spread planes
+	packedTaps                      // weights that are packed, or turned
+	dotSteps                        // cycles of the multiply-adds of weight gradients, as the core could issue them
+	dotMasked                       // of these, in vectors that are not whole
+	dotCalls                        // calls of their micro-kernel
+	dotSums                         // sums that these give
+	scattered                       // vectors of planes that lie in many pages
+	thin                            // vectors of results that are stored faster than sums of so few products would take
+	viewSteps                       // cycles of the multiply-adds of weight gradients by views, as the core could issue them
+	viewCalls                       // calls of their micro-kernel
+	viewImages                      // images of these calls
+	viewRows                        // rows that are copied to views
+	viewCopies                      // vectors of these
+	filterSteps                     // cycles of the multiply-adds with filters in the lanes, as the core could issue them
+	filterTiles                     // tiles of these
+	filterTurned                    // vectors of results, or of dy, that are transposed
+	filterRuns                      // images of these, or parts
+	filterPlaces                    // places of pixels and taps that are noted
+	streamed                        // pixels behind the L2 cache that weight gradients of one tap wait for, as each is in few products
+	streamedFar                     // pixels behind all caches
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, filterSteps: 0.96, filterTiles: 22, filterTurned: 2, filterRuns: 53, filterPlaces: 12.3, streamed: 0.08, streamedFar: 0.64},
-	cost.HalvedAVX2: {cost.Steps: 1.06, cost.Calls: 110, frameRows: 0.145, frameVectors: 30.6, splitRows: 23.2, splitElems: 6.91, joinedRows: 17.2, gatheredRows: 7.52, packedTaps: 14.6, dotSteps: 1.22, dotMasked: 1.08, dotCalls: 137, scattered: 1.7, thin: 2.92, filterSteps: 0.977, filterTiles: 115, filterTurned: 10.1, filterRuns: 88.1, filterPlaces: 27, streamed: 0.335, streamedFar: 0.335},
-	kernel.AVX512:   {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, filterSteps: 0.933, filterTiles: 31.9, filterTurned: 3.28, filterRuns: 71.8, filterPlaces: 13.9, streamed: 0.2, streamedFar: 0.2},
+	kernel.AVX2:     {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, unseenVectors: 1.5, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, filterSteps: 0.96, filterTiles: 22, filterTurned: 2, filterRuns: 53, filterPlaces: 12.3, streamed: 0.08, streamedFar: 0.64},
+	cost.HalvedAVX2: {cost.Steps: 1.06, cost.Calls: 110, frameRows: 0.145, frameVectors: 30.6, splitRows: 23.2, splitElems: 6.91, joinedRows: 17.2, unseenVectors: 3, gatheredRows: 7.52, packedTaps: 14.6, dotSteps: 1.22, dotMasked: 1.08, dotCalls: 137, scattered: 1.7, thin: 2.92, filterSteps: 0.977, filterTiles: 115, filterTurned: 10.1, filterRuns: 88.1, filterPlaces: 27, streamed: 0.335, streamedFar: 0.335},
+	kernel.AVX512:   {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, unseenVectors: 4, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, filterSteps: 0.933, filterTiles: 31.9, filterTurned: 3.28, filterRuns: 71.8, filterPlaces: 13.9, streamed: 0.2, streamedFar: 0.2},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -215,6 +216,7 @@ func gradTerms(p *geometry.Shape) (t cost.Terms) {
 		h := geometry.NewPhase(i/p.StrideW, p.H, p.OutH(), p.StrideH, p.PadH, p.R, p.DilationH())
 		w := geometry.NewPhase(i%p.StrideW, p.W, p.OutW(), p.StrideW, p.PadW, p.S, p.DilationW())
 		if h.N*w.N == 0 || h.Pixels == 0 {
+			t[unseenVectors] += float64(o.out * h.Pixels * kernel.CeilDiv(o.cols, kernel.Block))
 			continue
 		}
 		top, _ := o.frame.Corner()
