@@ -24,8 +24,8 @@ func (l *Lines) slides() bool {
 	return l.step == 1 && l.taps <= slideMost
 }
 
-// slide lists what kernels that slide along a row know of it, in place of steps: the edge of the first vector that is read, that of each one behind it that needs one, or less
-// than 0 for a run of others, up to 0, and the edges of the last one and of the last results.
+// slide lists what kernels that slide along a row know of it, in place of steps: the edge of the first vector that is read; for those behind it their edges, or, less than 0, the length of
+// a run of vectors inside the row; a 0; and the edges of the last vector and of the last results.
 func (w *windows) slide() {
 	n, first := w.vectors(), w.groups[0].x/4
 	w.tiles = append(w.tiles, w.tileAt(0, n))

@@ -2,132 +2,132 @@
 
 package lines
 
-// lineSlide1AVX2 convolves rows with 1 taps that see each 1. element.
+// lineSlide1AVX2 convolves rows with 1 neighbouring taps.
 //
 //go:noescape
 func lineSlide1AVX2(lineWindows *lineWindows)
 
-// lineSlideDots1AVX2 adds the products of dy and x for 1 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots1AVX2 adds the products of dy and x for 1 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots1AVX2(lineWindows *lineWindows)
 
-// lineSlide2AVX2 convolves rows with 2 taps that see each 1. element.
+// lineSlide2AVX2 convolves rows with 2 neighbouring taps.
 //
 //go:noescape
 func lineSlide2AVX2(lineWindows *lineWindows)
 
-// lineSlideDots2AVX2 adds the products of dy and x for 2 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots2AVX2 adds the products of dy and x for 2 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots2AVX2(lineWindows *lineWindows)
 
-// lineSlide3AVX2 convolves rows with 3 taps that see each 1. element.
+// lineSlide3AVX2 convolves rows with 3 neighbouring taps.
 //
 //go:noescape
 func lineSlide3AVX2(lineWindows *lineWindows)
 
-// lineSlideDots3AVX2 adds the products of dy and x for 3 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots3AVX2 adds the products of dy and x for 3 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots3AVX2(lineWindows *lineWindows)
 
-// lineSlide4AVX2 convolves rows with 4 taps that see each 1. element.
+// lineSlide4AVX2 convolves rows with 4 neighbouring taps.
 //
 //go:noescape
 func lineSlide4AVX2(lineWindows *lineWindows)
 
-// lineSlideDots4AVX2 adds the products of dy and x for 4 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots4AVX2 adds the products of dy and x for 4 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots4AVX2(lineWindows *lineWindows)
 
-// lineSlide5AVX2 convolves rows with 5 taps that see each 1. element.
+// lineSlide5AVX2 convolves rows with 5 neighbouring taps.
 //
 //go:noescape
 func lineSlide5AVX2(lineWindows *lineWindows)
 
-// lineSlideDots5AVX2 adds the products of dy and x for 5 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots5AVX2 adds the products of dy and x for 5 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots5AVX2(lineWindows *lineWindows)
 
-// lineSlide6AVX2 convolves rows with 6 taps that see each 1. element.
+// lineSlide6AVX2 convolves rows with 6 neighbouring taps.
 //
 //go:noescape
 func lineSlide6AVX2(lineWindows *lineWindows)
 
-// lineSlideDots6AVX2 adds the products of dy and x for 6 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots6AVX2 adds the products of dy and x for 6 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots6AVX2(lineWindows *lineWindows)
 
-// lineSlide7AVX2 convolves rows with 7 taps that see each 1. element.
+// lineSlide7AVX2 convolves rows with 7 neighbouring taps.
 //
 //go:noescape
 func lineSlide7AVX2(lineWindows *lineWindows)
 
-// lineSlideDots7AVX2 adds the products of dy and x for 7 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots7AVX2 adds the products of dy and x for 7 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots7AVX2(lineWindows *lineWindows)
 
-// lineSlide8AVX2 convolves rows with 8 taps that see each 1. element.
+// lineSlide8AVX2 convolves rows with 8 neighbouring taps.
 //
 //go:noescape
 func lineSlide8AVX2(lineWindows *lineWindows)
 
-// lineSlideDots8AVX2 adds the products of dy and x for 8 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots8AVX2 adds the products of dy and x for 8 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots8AVX2(lineWindows *lineWindows)
 
-// lineSlide9AVX2 convolves rows with 9 taps that see each 1. element.
+// lineSlide9AVX2 convolves rows with 9 neighbouring taps.
 //
 //go:noescape
 func lineSlide9AVX2(lineWindows *lineWindows)
 
-// lineSlideDots9AVX2 adds the products of dy and x for 9 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots9AVX2 adds the products of dy and x for 9 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots9AVX2(lineWindows *lineWindows)
 
-// lineSlide10AVX2 convolves rows with 2 taps that see each 2. element.
+// lineSlide10AVX2 convolves rows with 2 taps that see every second element.
 //
 //go:noescape
 func lineSlide10AVX2(lineWindows *lineWindows)
 
-// lineSlideDots10AVX2 adds the products of dy and x for 2 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots10AVX2 adds the products of dy and x for 2 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots10AVX2(lineWindows *lineWindows)
 
-// lineSlide11AVX2 convolves rows with 3 taps that see each 2. element.
+// lineSlide11AVX2 convolves rows with 3 taps that see every second element.
 //
 //go:noescape
 func lineSlide11AVX2(lineWindows *lineWindows)
 
-// lineSlideDots11AVX2 adds the products of dy and x for 3 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots11AVX2 adds the products of dy and x for 3 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots11AVX2(lineWindows *lineWindows)
 
-// lineSlide12AVX2 convolves rows with 4 taps that see each 2. element.
+// lineSlide12AVX2 convolves rows with 4 taps that see every second element.
 //
 //go:noescape
 func lineSlide12AVX2(lineWindows *lineWindows)
 
-// lineSlideDots12AVX2 adds the products of dy and x for 4 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots12AVX2 adds the products of dy and x for 4 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots12AVX2(lineWindows *lineWindows)
 
-// lineSlide13AVX2 convolves rows with 5 taps that see each 2. element.
+// lineSlide13AVX2 convolves rows with 5 taps that see every second element.
 //
 //go:noescape
 func lineSlide13AVX2(lineWindows *lineWindows)
 
-// lineSlideDots13AVX2 adds the products of dy and x for 5 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots13AVX2 adds the products of dy and x for 5 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots13AVX2(lineWindows *lineWindows)
@@ -142,12 +142,12 @@ func lineSlideStrided1AVX2(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided1AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases1AVX2 convolves rows to even and odd elements of results, of which 1 taps see 0 first.
+// lineSlidePhases1AVX2 convolves rows to the even and the odd elements of results with 1 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases1AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases2AVX2 convolves rows to even and odd elements of results, of which 1 taps see 1 first.
+// lineSlidePhases2AVX2 convolves rows to the even and the odd elements of results with 1 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases2AVX2(lineWindows *lineWindows)
@@ -162,12 +162,12 @@ func lineSlideStrided2AVX2(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided2AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases3AVX2 convolves rows to even and odd elements of results, of which 2 taps see 0 first.
+// lineSlidePhases3AVX2 convolves rows to the even and the odd elements of results with 2 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases3AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases4AVX2 convolves rows to even and odd elements of results, of which 2 taps see 1 first.
+// lineSlidePhases4AVX2 convolves rows to the even and the odd elements of results with 2 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases4AVX2(lineWindows *lineWindows)
@@ -182,12 +182,12 @@ func lineSlideStrided3AVX2(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided3AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases5AVX2 convolves rows to even and odd elements of results, of which 3 taps see 0 first.
+// lineSlidePhases5AVX2 convolves rows to the even and the odd elements of results with 3 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases5AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases6AVX2 convolves rows to even and odd elements of results, of which 3 taps see 1 first.
+// lineSlidePhases6AVX2 convolves rows to the even and the odd elements of results with 3 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases6AVX2(lineWindows *lineWindows)
@@ -202,12 +202,12 @@ func lineSlideStrided4AVX2(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided4AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases7AVX2 convolves rows to even and odd elements of results, of which 4 taps see 0 first.
+// lineSlidePhases7AVX2 convolves rows to the even and the odd elements of results with 4 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases7AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases8AVX2 convolves rows to even and odd elements of results, of which 4 taps see 1 first.
+// lineSlidePhases8AVX2 convolves rows to the even and the odd elements of results with 4 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases8AVX2(lineWindows *lineWindows)
@@ -222,12 +222,12 @@ func lineSlideStrided5AVX2(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided5AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases9AVX2 convolves rows to even and odd elements of results, of which 5 taps see 0 first.
+// lineSlidePhases9AVX2 convolves rows to the even and the odd elements of results with 5 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases9AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases10AVX2 convolves rows to even and odd elements of results, of which 5 taps see 1 first.
+// lineSlidePhases10AVX2 convolves rows to the even and the odd elements of results with 5 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases10AVX2(lineWindows *lineWindows)
@@ -242,12 +242,12 @@ func lineSlideStrided6AVX2(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided6AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases11AVX2 convolves rows to even and odd elements of results, of which 6 taps see 0 first.
+// lineSlidePhases11AVX2 convolves rows to the even and the odd elements of results with 6 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases11AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases12AVX2 convolves rows to even and odd elements of results, of which 6 taps see 1 first.
+// lineSlidePhases12AVX2 convolves rows to the even and the odd elements of results with 6 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases12AVX2(lineWindows *lineWindows)
@@ -262,142 +262,142 @@ func lineSlideStrided7AVX2(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided7AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases13AVX2 convolves rows to even and odd elements of results, of which 7 taps see 0 first.
+// lineSlidePhases13AVX2 convolves rows to the even and the odd elements of results with 7 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases13AVX2(lineWindows *lineWindows)
 
-// lineSlidePhases14AVX2 convolves rows to even and odd elements of results, of which 7 taps see 1 first.
+// lineSlidePhases14AVX2 convolves rows to the even and the odd elements of results with 7 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases14AVX2(lineWindows *lineWindows)
 
-// lineSlide1AVX512 convolves rows with 1 taps that see each 1. element.
+// lineSlide1AVX512 convolves rows with 1 neighbouring taps.
 //
 //go:noescape
 func lineSlide1AVX512(lineWindows *lineWindows)
 
-// lineSlideDots1AVX512 adds the products of dy and x for 1 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots1AVX512 adds the products of dy and x for 1 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots1AVX512(lineWindows *lineWindows)
 
-// lineSlide2AVX512 convolves rows with 2 taps that see each 1. element.
+// lineSlide2AVX512 convolves rows with 2 neighbouring taps.
 //
 //go:noescape
 func lineSlide2AVX512(lineWindows *lineWindows)
 
-// lineSlideDots2AVX512 adds the products of dy and x for 2 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots2AVX512 adds the products of dy and x for 2 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots2AVX512(lineWindows *lineWindows)
 
-// lineSlide3AVX512 convolves rows with 3 taps that see each 1. element.
+// lineSlide3AVX512 convolves rows with 3 neighbouring taps.
 //
 //go:noescape
 func lineSlide3AVX512(lineWindows *lineWindows)
 
-// lineSlideDots3AVX512 adds the products of dy and x for 3 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots3AVX512 adds the products of dy and x for 3 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots3AVX512(lineWindows *lineWindows)
 
-// lineSlide4AVX512 convolves rows with 4 taps that see each 1. element.
+// lineSlide4AVX512 convolves rows with 4 neighbouring taps.
 //
 //go:noescape
 func lineSlide4AVX512(lineWindows *lineWindows)
 
-// lineSlideDots4AVX512 adds the products of dy and x for 4 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots4AVX512 adds the products of dy and x for 4 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots4AVX512(lineWindows *lineWindows)
 
-// lineSlide5AVX512 convolves rows with 5 taps that see each 1. element.
+// lineSlide5AVX512 convolves rows with 5 neighbouring taps.
 //
 //go:noescape
 func lineSlide5AVX512(lineWindows *lineWindows)
 
-// lineSlideDots5AVX512 adds the products of dy and x for 5 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots5AVX512 adds the products of dy and x for 5 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots5AVX512(lineWindows *lineWindows)
 
-// lineSlide6AVX512 convolves rows with 6 taps that see each 1. element.
+// lineSlide6AVX512 convolves rows with 6 neighbouring taps.
 //
 //go:noescape
 func lineSlide6AVX512(lineWindows *lineWindows)
 
-// lineSlideDots6AVX512 adds the products of dy and x for 6 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots6AVX512 adds the products of dy and x for 6 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots6AVX512(lineWindows *lineWindows)
 
-// lineSlide7AVX512 convolves rows with 7 taps that see each 1. element.
+// lineSlide7AVX512 convolves rows with 7 neighbouring taps.
 //
 //go:noescape
 func lineSlide7AVX512(lineWindows *lineWindows)
 
-// lineSlideDots7AVX512 adds the products of dy and x for 7 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots7AVX512 adds the products of dy and x for 7 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots7AVX512(lineWindows *lineWindows)
 
-// lineSlide8AVX512 convolves rows with 8 taps that see each 1. element.
+// lineSlide8AVX512 convolves rows with 8 neighbouring taps.
 //
 //go:noescape
 func lineSlide8AVX512(lineWindows *lineWindows)
 
-// lineSlideDots8AVX512 adds the products of dy and x for 8 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots8AVX512 adds the products of dy and x for 8 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots8AVX512(lineWindows *lineWindows)
 
-// lineSlide9AVX512 convolves rows with 9 taps that see each 1. element.
+// lineSlide9AVX512 convolves rows with 9 neighbouring taps.
 //
 //go:noescape
 func lineSlide9AVX512(lineWindows *lineWindows)
 
-// lineSlideDots9AVX512 adds the products of dy and x for 9 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots9AVX512 adds the products of dy and x for 9 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots9AVX512(lineWindows *lineWindows)
 
-// lineSlide10AVX512 convolves rows with 2 taps that see each 2. element.
+// lineSlide10AVX512 convolves rows with 2 taps that see every second element.
 //
 //go:noescape
 func lineSlide10AVX512(lineWindows *lineWindows)
 
-// lineSlideDots10AVX512 adds the products of dy and x for 2 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots10AVX512 adds the products of dy and x for 2 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots10AVX512(lineWindows *lineWindows)
 
-// lineSlide11AVX512 convolves rows with 3 taps that see each 2. element.
+// lineSlide11AVX512 convolves rows with 3 taps that see every second element.
 //
 //go:noescape
 func lineSlide11AVX512(lineWindows *lineWindows)
 
-// lineSlideDots11AVX512 adds the products of dy and x for 3 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots11AVX512 adds the products of dy and x for 3 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots11AVX512(lineWindows *lineWindows)
 
-// lineSlide12AVX512 convolves rows with 4 taps that see each 2. element.
+// lineSlide12AVX512 convolves rows with 4 taps that see every second element.
 //
 //go:noescape
 func lineSlide12AVX512(lineWindows *lineWindows)
 
-// lineSlideDots12AVX512 adds the products of dy and x for 4 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots12AVX512 adds the products of dy and x for 4 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots12AVX512(lineWindows *lineWindows)
 
-// lineSlide13AVX512 convolves rows with 5 taps that see each 2. element.
+// lineSlide13AVX512 convolves rows with 5 taps that see every second element.
 //
 //go:noescape
 func lineSlide13AVX512(lineWindows *lineWindows)
 
-// lineSlideDots13AVX512 adds the products of dy and x for 5 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots13AVX512 adds the products of dy and x for 5 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots13AVX512(lineWindows *lineWindows)
@@ -412,12 +412,12 @@ func lineSlideStrided1AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided1AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases1AVX512 convolves rows to even and odd elements of results, of which 1 taps see 0 first.
+// lineSlidePhases1AVX512 convolves rows to the even and the odd elements of results with 1 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases1AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases2AVX512 convolves rows to even and odd elements of results, of which 1 taps see 1 first.
+// lineSlidePhases2AVX512 convolves rows to the even and the odd elements of results with 1 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases2AVX512(lineWindows *lineWindows)
@@ -432,12 +432,12 @@ func lineSlideStrided2AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided2AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases3AVX512 convolves rows to even and odd elements of results, of which 2 taps see 0 first.
+// lineSlidePhases3AVX512 convolves rows to the even and the odd elements of results with 2 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases3AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases4AVX512 convolves rows to even and odd elements of results, of which 2 taps see 1 first.
+// lineSlidePhases4AVX512 convolves rows to the even and the odd elements of results with 2 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases4AVX512(lineWindows *lineWindows)
@@ -452,12 +452,12 @@ func lineSlideStrided3AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided3AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases5AVX512 convolves rows to even and odd elements of results, of which 3 taps see 0 first.
+// lineSlidePhases5AVX512 convolves rows to the even and the odd elements of results with 3 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases5AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases6AVX512 convolves rows to even and odd elements of results, of which 3 taps see 1 first.
+// lineSlidePhases6AVX512 convolves rows to the even and the odd elements of results with 3 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases6AVX512(lineWindows *lineWindows)
@@ -472,12 +472,12 @@ func lineSlideStrided4AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided4AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases7AVX512 convolves rows to even and odd elements of results, of which 4 taps see 0 first.
+// lineSlidePhases7AVX512 convolves rows to the even and the odd elements of results with 4 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases7AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases8AVX512 convolves rows to even and odd elements of results, of which 4 taps see 1 first.
+// lineSlidePhases8AVX512 convolves rows to the even and the odd elements of results with 4 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases8AVX512(lineWindows *lineWindows)
@@ -492,12 +492,12 @@ func lineSlideStrided5AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided5AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases9AVX512 convolves rows to even and odd elements of results, of which 5 taps see 0 first.
+// lineSlidePhases9AVX512 convolves rows to the even and the odd elements of results with 5 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases9AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases10AVX512 convolves rows to even and odd elements of results, of which 5 taps see 1 first.
+// lineSlidePhases10AVX512 convolves rows to the even and the odd elements of results with 5 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases10AVX512(lineWindows *lineWindows)
@@ -512,12 +512,12 @@ func lineSlideStrided6AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided6AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases11AVX512 convolves rows to even and odd elements of results, of which 6 taps see 0 first.
+// lineSlidePhases11AVX512 convolves rows to the even and the odd elements of results with 6 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases11AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases12AVX512 convolves rows to even and odd elements of results, of which 6 taps see 1 first.
+// lineSlidePhases12AVX512 convolves rows to the even and the odd elements of results with 6 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases12AVX512(lineWindows *lineWindows)
@@ -532,12 +532,12 @@ func lineSlideStrided7AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided7AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases13AVX512 convolves rows to even and odd elements of results, of which 7 taps see 0 first.
+// lineSlidePhases13AVX512 convolves rows to the even and the odd elements of results with 7 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases13AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases14AVX512 convolves rows to even and odd elements of results, of which 7 taps see 1 first.
+// lineSlidePhases14AVX512 convolves rows to the even and the odd elements of results with 7 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases14AVX512(lineWindows *lineWindows)
@@ -552,12 +552,12 @@ func lineSlideStrided8AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided8AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases15AVX512 convolves rows to even and odd elements of results, of which 8 taps see 0 first.
+// lineSlidePhases15AVX512 convolves rows to the even and the odd elements of results with 8 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases15AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases16AVX512 convolves rows to even and odd elements of results, of which 8 taps see 1 first.
+// lineSlidePhases16AVX512 convolves rows to the even and the odd elements of results with 8 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases16AVX512(lineWindows *lineWindows)
@@ -572,12 +572,12 @@ func lineSlideStrided9AVX512(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided9AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases17AVX512 convolves rows to even and odd elements of results, of which 9 taps see 0 first.
+// lineSlidePhases17AVX512 convolves rows to the even and the odd elements of results with 9 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases17AVX512(lineWindows *lineWindows)
 
-// lineSlidePhases18AVX512 convolves rows to even and odd elements of results, of which 9 taps see 1 first.
+// lineSlidePhases18AVX512 convolves rows to the even and the odd elements of results with 9 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases18AVX512(lineWindows *lineWindows)

@@ -2,132 +2,132 @@
 
 package lines
 
-// lineSlide1NEON convolves rows with 1 taps that see each 1. element.
+// lineSlide1NEON convolves rows with 1 neighbouring taps.
 //
 //go:noescape
 func lineSlide1NEON(lineWindows *lineWindows)
 
-// lineSlideDots1NEON adds the products of dy and x for 1 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots1NEON adds the products of dy and x for 1 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots1NEON(lineWindows *lineWindows)
 
-// lineSlide2NEON convolves rows with 2 taps that see each 1. element.
+// lineSlide2NEON convolves rows with 2 neighbouring taps.
 //
 //go:noescape
 func lineSlide2NEON(lineWindows *lineWindows)
 
-// lineSlideDots2NEON adds the products of dy and x for 2 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots2NEON adds the products of dy and x for 2 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots2NEON(lineWindows *lineWindows)
 
-// lineSlide3NEON convolves rows with 3 taps that see each 1. element.
+// lineSlide3NEON convolves rows with 3 neighbouring taps.
 //
 //go:noescape
 func lineSlide3NEON(lineWindows *lineWindows)
 
-// lineSlideDots3NEON adds the products of dy and x for 3 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots3NEON adds the products of dy and x for 3 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots3NEON(lineWindows *lineWindows)
 
-// lineSlide4NEON convolves rows with 4 taps that see each 1. element.
+// lineSlide4NEON convolves rows with 4 neighbouring taps.
 //
 //go:noescape
 func lineSlide4NEON(lineWindows *lineWindows)
 
-// lineSlideDots4NEON adds the products of dy and x for 4 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots4NEON adds the products of dy and x for 4 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots4NEON(lineWindows *lineWindows)
 
-// lineSlide5NEON convolves rows with 5 taps that see each 1. element.
+// lineSlide5NEON convolves rows with 5 neighbouring taps.
 //
 //go:noescape
 func lineSlide5NEON(lineWindows *lineWindows)
 
-// lineSlideDots5NEON adds the products of dy and x for 5 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots5NEON adds the products of dy and x for 5 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots5NEON(lineWindows *lineWindows)
 
-// lineSlide6NEON convolves rows with 6 taps that see each 1. element.
+// lineSlide6NEON convolves rows with 6 neighbouring taps.
 //
 //go:noescape
 func lineSlide6NEON(lineWindows *lineWindows)
 
-// lineSlideDots6NEON adds the products of dy and x for 6 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots6NEON adds the products of dy and x for 6 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots6NEON(lineWindows *lineWindows)
 
-// lineSlide7NEON convolves rows with 7 taps that see each 1. element.
+// lineSlide7NEON convolves rows with 7 neighbouring taps.
 //
 //go:noescape
 func lineSlide7NEON(lineWindows *lineWindows)
 
-// lineSlideDots7NEON adds the products of dy and x for 7 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots7NEON adds the products of dy and x for 7 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots7NEON(lineWindows *lineWindows)
 
-// lineSlide8NEON convolves rows with 8 taps that see each 1. element.
+// lineSlide8NEON convolves rows with 8 neighbouring taps.
 //
 //go:noescape
 func lineSlide8NEON(lineWindows *lineWindows)
 
-// lineSlideDots8NEON adds the products of dy and x for 8 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots8NEON adds the products of dy and x for 8 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots8NEON(lineWindows *lineWindows)
 
-// lineSlide9NEON convolves rows with 9 taps that see each 1. element.
+// lineSlide9NEON convolves rows with 9 neighbouring taps.
 //
 //go:noescape
 func lineSlide9NEON(lineWindows *lineWindows)
 
-// lineSlideDots9NEON adds the products of dy and x for 9 taps that see each 1. element, [row][tap][lane].
+// lineSlideDots9NEON adds the products of dy and x for 9 neighbouring taps, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots9NEON(lineWindows *lineWindows)
 
-// lineSlide10NEON convolves rows with 2 taps that see each 2. element.
+// lineSlide10NEON convolves rows with 2 taps that see every second element.
 //
 //go:noescape
 func lineSlide10NEON(lineWindows *lineWindows)
 
-// lineSlideDots10NEON adds the products of dy and x for 2 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots10NEON adds the products of dy and x for 2 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots10NEON(lineWindows *lineWindows)
 
-// lineSlide11NEON convolves rows with 3 taps that see each 2. element.
+// lineSlide11NEON convolves rows with 3 taps that see every second element.
 //
 //go:noescape
 func lineSlide11NEON(lineWindows *lineWindows)
 
-// lineSlideDots11NEON adds the products of dy and x for 3 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots11NEON adds the products of dy and x for 3 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots11NEON(lineWindows *lineWindows)
 
-// lineSlide12NEON convolves rows with 4 taps that see each 2. element.
+// lineSlide12NEON convolves rows with 4 taps that see every second element.
 //
 //go:noescape
 func lineSlide12NEON(lineWindows *lineWindows)
 
-// lineSlideDots12NEON adds the products of dy and x for 4 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots12NEON adds the products of dy and x for 4 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots12NEON(lineWindows *lineWindows)
 
-// lineSlide13NEON convolves rows with 5 taps that see each 2. element.
+// lineSlide13NEON convolves rows with 5 taps that see every second element.
 //
 //go:noescape
 func lineSlide13NEON(lineWindows *lineWindows)
 
-// lineSlideDots13NEON adds the products of dy and x for 5 taps that see each 2. element, [row][tap][lane].
+// lineSlideDots13NEON adds the products of dy and x for 5 taps that see every second element, [row][tap][lane].
 //
 //go:noescape
 func lineSlideDots13NEON(lineWindows *lineWindows)
@@ -142,12 +142,12 @@ func lineSlideStrided1NEON(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided1NEON(lineWindows *lineWindows)
 
-// lineSlidePhases1NEON convolves rows to even and odd elements of results, of which 1 taps see 0 first.
+// lineSlidePhases1NEON convolves rows to the even and the odd elements of results with 1 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases1NEON(lineWindows *lineWindows)
 
-// lineSlidePhases2NEON convolves rows to even and odd elements of results, of which 1 taps see 1 first.
+// lineSlidePhases2NEON convolves rows to the even and the odd elements of results with 1 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases2NEON(lineWindows *lineWindows)
@@ -162,12 +162,12 @@ func lineSlideStrided2NEON(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided2NEON(lineWindows *lineWindows)
 
-// lineSlidePhases3NEON convolves rows to even and odd elements of results, of which 2 taps see 0 first.
+// lineSlidePhases3NEON convolves rows to the even and the odd elements of results with 2 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases3NEON(lineWindows *lineWindows)
 
-// lineSlidePhases4NEON convolves rows to even and odd elements of results, of which 2 taps see 1 first.
+// lineSlidePhases4NEON convolves rows to the even and the odd elements of results with 2 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases4NEON(lineWindows *lineWindows)
@@ -182,12 +182,12 @@ func lineSlideStrided3NEON(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided3NEON(lineWindows *lineWindows)
 
-// lineSlidePhases5NEON convolves rows to even and odd elements of results, of which 3 taps see 0 first.
+// lineSlidePhases5NEON convolves rows to the even and the odd elements of results with 3 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases5NEON(lineWindows *lineWindows)
 
-// lineSlidePhases6NEON convolves rows to even and odd elements of results, of which 3 taps see 1 first.
+// lineSlidePhases6NEON convolves rows to the even and the odd elements of results with 3 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases6NEON(lineWindows *lineWindows)
@@ -202,12 +202,12 @@ func lineSlideStrided4NEON(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided4NEON(lineWindows *lineWindows)
 
-// lineSlidePhases7NEON convolves rows to even and odd elements of results, of which 4 taps see 0 first.
+// lineSlidePhases7NEON convolves rows to the even and the odd elements of results with 4 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases7NEON(lineWindows *lineWindows)
 
-// lineSlidePhases8NEON convolves rows to even and odd elements of results, of which 4 taps see 1 first.
+// lineSlidePhases8NEON convolves rows to the even and the odd elements of results with 4 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases8NEON(lineWindows *lineWindows)
@@ -222,12 +222,12 @@ func lineSlideStrided5NEON(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided5NEON(lineWindows *lineWindows)
 
-// lineSlidePhases9NEON convolves rows to even and odd elements of results, of which 5 taps see 0 first.
+// lineSlidePhases9NEON convolves rows to the even and the odd elements of results with 5 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases9NEON(lineWindows *lineWindows)
 
-// lineSlidePhases10NEON convolves rows to even and odd elements of results, of which 5 taps see 1 first.
+// lineSlidePhases10NEON convolves rows to the even and the odd elements of results with 5 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases10NEON(lineWindows *lineWindows)
@@ -242,12 +242,12 @@ func lineSlideStrided6NEON(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided6NEON(lineWindows *lineWindows)
 
-// lineSlidePhases11NEON convolves rows to even and odd elements of results, of which 6 taps see 0 first.
+// lineSlidePhases11NEON convolves rows to the even and the odd elements of results with 6 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases11NEON(lineWindows *lineWindows)
 
-// lineSlidePhases12NEON convolves rows to even and odd elements of results, of which 6 taps see 1 first.
+// lineSlidePhases12NEON convolves rows to the even and the odd elements of results with 6 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases12NEON(lineWindows *lineWindows)
@@ -262,12 +262,12 @@ func lineSlideStrided7NEON(lineWindows *lineWindows)
 //go:noescape
 func lineSlideDotsStrided7NEON(lineWindows *lineWindows)
 
-// lineSlidePhases13NEON convolves rows to even and odd elements of results, of which 7 taps see 0 first.
+// lineSlidePhases13NEON convolves rows to the even and the odd elements of results with 7 taps, the first of which is for the even ones.
 //
 //go:noescape
 func lineSlidePhases13NEON(lineWindows *lineWindows)
 
-// lineSlidePhases14NEON convolves rows to even and odd elements of results, of which 7 taps see 1 first.
+// lineSlidePhases14NEON convolves rows to the even and the odd elements of results with 7 taps, the first of which is for the odd ones.
 //
 //go:noescape
 func lineSlidePhases14NEON(lineWindows *lineWindows)

@@ -18,8 +18,8 @@ const (
 )
 
 // lineSlides emits convolution along rows for few taps that are near: their weights, or sums, stay in registers while a window slides along a row. What is
-// known of the row is a list: where masks of the first vector are, or 0 (an edge, as those of lineWindows), then for each vector behind it an edge,
-// which is not 0, or less than 0 for a run of whole ones, up to 0; then the edges of the last vector and of the last results. With stride 2, pairs of vectors
+// known of the row is a list (see slide in conv/lines): the edge of the first vector, which is where its masks are, or 0 if it lies inside the row; for the vectors behind it their edges, or, less than 0,
+// the length of a run of those that lie inside; a 0; and the edges of the last vector and of the last results. With stride 2, pairs of vectors
 // are read, and for two phases of results they are written.
 func lineSlides(a *isa.Asm) {
 	kernel := func(stride, phases int, dots bool, taps []slideTap) *lineSlide {
@@ -34,16 +34,19 @@ func lineSlides(a *isa.Asm) {
 		if kind > slideMost {
 			taps, step = kind-slideMost+1, 2
 		}
-		seen := fmt.Sprintf("%d taps that see each %d. element", taps, step)
+		seen := fmt.Sprintf("%d neighbouring taps", taps)
+		if step > 1 {
+			seen = fmt.Sprintf("%d taps that see every second element", taps)
+		}
 		kernel(1, 1, false, nearTaps(taps, step, 1)).results(fmt.Sprint("lineSlide", kind), "convolves rows with "+seen+".")
 		kernel(1, 1, true, nearTaps(taps, step, 1)).gradients(fmt.Sprint("lineSlideDots", kind), "adds the products of dy and x for "+seen+", [row][tap][lane].")
 	}
 	for taps := 1; taps <= most; taps++ {
 		kernel(2, 1, false, nearTaps(taps, 1, 2)).results(fmt.Sprint("lineSlideStrided", taps), fmt.Sprintf("convolves rows with %d taps and stride 2.", taps))
 		kernel(2, 1, true, nearTaps(taps, 1, 2)).gradients(fmt.Sprint("lineSlideDotsStrided", taps), fmt.Sprintf("adds the products of dy and x for %d taps with stride 2, [row][tap][lane].", taps))
-		for first := range 2 {
-			name := fmt.Sprint("lineSlidePhases", 2*taps-1+first)
-			kernel(1, 2, false, phaseTaps(taps, first)).results(name, fmt.Sprintf("convolves rows to even and odd elements of results, of which %d taps see %d first.", taps, first))
+		for first, of := range []string{"even", "odd"} {
+			doc := fmt.Sprintf("convolves rows to the even and the odd elements of results with %d taps, the first of which is for the %s ones.", taps, of)
+			kernel(1, 2, false, phaseTaps(taps, first)).results(fmt.Sprint("lineSlidePhases", 2*taps-1+first), doc)
 		}
 	}
 }
