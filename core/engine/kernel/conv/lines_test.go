@@ -1,6 +1,7 @@
 package conv
 
 import (
+	"math"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
@@ -55,4 +56,56 @@ func TestLinesOfManyTaps(t *testing.T) {
 			testAlgorithm(t, Planes, &p)
 		}
 	})
+}
+
+// TestLinesKeepToTheirRows has a channel that is not a number: vectors at the ends of rows must not see the rows beside them, not even times zero.
+func TestLinesKeepToTheirRows(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		defer Force(Planes)()
+		for _, taps := range []int{1, 2, 3, 5, 7, 9, 11, 31} {
+			for _, length := range []int{16, 19, 33, 50, 100, 131} {
+				for stride := 1; stride <= 2; stride++ {
+					testKeepsToRows(t, &Shape{N: 2, C: 3, K: 3, H: 1, W: length, R: 1, S: taps, StrideH: 1, StrideW: stride, PadW: taps / 2, Groups: 3})
+				}
+			}
+		}
+	})
+}
+
+func testKeepsToRows(t *testing.T, p *Shape) {
+	t.Helper()
+	if p.Validate() != nil {
+		return
+	}
+	rows := func(n int) []float32 {
+		v := make([]float32, p.N*p.C*n)
+		for i := range v {
+			if v[i] = 1; i/n%p.C == 1 {
+				v[i] = float32(math.NaN())
+			}
+		}
+		return v
+	}
+	x, dy, w, scratch := rows(p.W), rows(p.OutW()), make([]float32, p.C*p.S), make([]float32, Scratch[float32](p))
+	for i := range w {
+		w[i] = 1
+	}
+	y, dx, dw := make([]float32, len(dy)), make([]float32, len(x)), make([]float32, len(w))
+	Forward(p, x, w, nil, y, scratch)
+	GradInput(p, dy, w, dx, scratch)
+	GradWeight(p, x, dy, dw, scratch, false)
+	for name, v := range map[string][]float32{"y": y, "dx": dx, "dw": dw} {
+		n := p.OutW()
+		switch name {
+		case "dx":
+			n = p.W
+		case "dw":
+			n = p.S
+		}
+		for i, e := range v {
+			if i/n%p.C != 1 && e != e {
+				t.Fatalf("%s of %v: element %d is %v", name, p, i, e)
+			}
+		}
+	}
 }
