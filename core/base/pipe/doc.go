@@ -1,4 +1,4 @@
 // Package pipe reads the pipes of processes that have ended.
 //
-// It imports nothing else of this module. Start with pipe.go.
+// It imports core/base/system, where builds for Windows stop. Start with pipe.go.
 package pipe

@@ -2,5 +2,5 @@
 // them hang, delays ranks, silences nodes, damages checkpoints and fills the disk, each before a
 // given step, to show that a run survives them.
 //
-// It imports core/base/pattern, core/base/usererr and core/train/checkpoint. Start with config.go.
+// It imports core/base/pattern, core/base/system (where builds for Windows stop), core/base/usererr and core/train/checkpoint. Start with config.go.
 package fault

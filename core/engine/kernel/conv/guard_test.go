@@ -13,10 +13,12 @@ func TestDepthwiseStaysInside(t *testing.T) {
 		defer Force(Planes)()
 		for _, size := range []int{3, 5, 7} {
 			for _, stride := range []int{1, 2, 3} {
-				for _, w := range []int{7, 8, 9, 14, 16, 17, 28, 33, 40} {
-					p := Shape{N: 3, C: 2, H: 9, W: w, K: 2, R: size, S: size, StrideH: stride, StrideW: stride, PadH: size / 2, PadW: size / 2, Groups: 2}
-					for _, atEnd := range []bool{false, true} {
-						testInside(t, &p, atEnd)
+				for _, w := range []int{7, 8, 9, 14, 16, 17, 28, 33, 40, 53} {
+					for _, pad := range []int{size / 2, 0} {
+						p := Shape{N: 3, C: 2, H: 9, W: w, K: 2, R: size, S: size, StrideH: stride, StrideW: stride, PadH: pad, PadW: pad, Groups: 2}
+						for _, atEnd := range []bool{false, true} {
+							testInside(t, &p, atEnd)
+						}
 					}
 				}
 			}

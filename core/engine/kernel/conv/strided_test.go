@@ -43,6 +43,30 @@ func TestStridedDepthwise(t *testing.T) {
 	})
 }
 
+// TestDepthwiseThirds goes through widths, heights, strides of rows and numbers of outputs of filters with a stride of three columns, and paddings beside them.
+func TestDepthwiseThirds(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		check := func(p Shape) {
+			p.StrideW, p.Groups = 3, p.C
+			if p.Validate() == nil {
+				testAlgorithm(t, Planes, &p)
+			}
+		}
+		for _, w := range []int{9, 16, 23, 24, 25, 26, 28, 47, 48, 49, 50, 71, 100, 150, 1000} {
+			for rows := 1; rows <= 4; rows++ {
+				for stride := 1; stride <= 4; stride++ {
+					check(Shape{N: 1 + w%3, C: 3, K: 3 * (1 + (rows+stride)/6), H: 7 + stride, W: w, R: rows, S: 3, StrideH: stride})
+				}
+				check(Shape{N: 2, C: 2, K: 2, H: rows, W: w, R: rows, S: 3, StrideH: rows})
+			}
+			check(Shape{N: 2, C: 2, K: 2, H: 9, W: w, R: 3, S: 3, StrideH: 3, PadH: w % 2, PadW: 1})
+		}
+		check(Shape{N: 1, C: 1, K: 1, H: 30, W: 40, R: 3, S: 3, StrideH: 3})
+		check(Shape{N: 1, C: 1, K: 3, H: 30, W: 40, R: 3, S: 3, StrideH: 3})
+		check(Shape{N: 70, C: 2, K: 2, H: 40, W: 50, R: 3, S: 3, StrideH: 3}) // weight gradients of more images than one sum takes
+	})
+}
+
 // TestDepthwisePassesNaN puts a NaN, and for weights an infinity, on every place of a plane: neighbours in memory, which
 // kernels read beyond a row, do not see it.
 func TestDepthwisePassesNaN(t *testing.T) {
@@ -55,6 +79,8 @@ func TestDepthwisePassesNaN(t *testing.T) {
 			{N: 1, C: 3, K: 3, H: 4, W: 35, R: 7, S: 7, StrideH: 2, StrideW: 2, PadH: 3, PadW: 3, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 6, W: 7, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 4, W: 20, R: 5, S: 5, StrideH: 1, StrideW: 1, PadH: 2, PadW: 2, Groups: 3},
+			{N: 1, C: 3, K: 3, H: 6, W: 52, R: 3, S: 3, StrideH: 3, StrideW: 3, Groups: 3},
+			{N: 1, C: 3, K: 3, H: 1, W: 160, R: 1, S: 3, StrideH: 1, StrideW: 3, Groups: 3},
 			{N: 1, C: 3, K: 3, H: 3, W: 28, R: 3, S: 3, StrideH: 1, StrideW: 1, PadH: 1, PadW: 1, Groups: 3},
 		} {
 			defer Force(Planes)()

@@ -38,3 +38,13 @@ func LaneSums(lanes int, x, sums []float32) {
 		elementwise.RowSums(len(sums), lanes, x, sums)
 	}
 }
+
+// LanesFor is the size of the vectors that rows of so many columns take: eight lanes where more leave many idle.
+func LanesFor(columns int) int {
+	const narrow = 8
+	wide := kernel.Lanes()
+	if few, many := kernel.CeilDiv(columns, narrow)*narrow, kernel.CeilDiv(columns, wide)*wide; 7*many <= 8*few {
+		return wide
+	}
+	return narrow
+}

@@ -89,6 +89,10 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		a.gradInput(dy, w, dx)
 		return
 	}
+	if s, ok := thirdsOf(p, geometry.ToInput); ok {
+		s.GradInput(dy, w, dx, scratch)
+		return
+	}
 	if l, ok := lines.Of(p); ok {
 		l.GradInput(dy, w, dx, scratch)
 		return
@@ -118,6 +122,11 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		s.gradInput(dy, w, dx)
 		return
 	}
+	framedGradInput(p, dy, w, dx, scratch)
+}
+
+// framedGradInput is GradInput from planes in frames.
+func framedGradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 	g, multiplier, plane := newPlaneGrad(p), p.K/p.C, p.OutH()*p.OutW()
 	var phases [maxStride]gradPhase
 	var taps [maxStride * maxStride]gradTaps

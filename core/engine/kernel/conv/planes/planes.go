@@ -4,6 +4,7 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/lines"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/thirds"
 )
 
 // Depthwise convolution: every output channel sees one channel, so that there is no matrix
@@ -24,6 +25,9 @@ func Takes(p *geometry.Shape, d geometry.Direction) bool {
 	if _, ok := lines.Of(p); ok {
 		return true
 	}
+	if _, ok := thirdsOf(p, d); ok {
+		return true
+	}
 	if p.Depthwise() && p.R*p.S == 1 { // package product takes a quarter of the time
 		return false
 	}
@@ -32,6 +36,13 @@ func Takes(p *geometry.Shape, d geometry.Direction) bool {
 		f = newPlaneGrad(p).planeFrame
 	}
 	return f.h > 0 && f.w > 0
+}
+
+// thirdsOf is the direction of p by package thirds, if no other kernels take less time for it.
+func thirdsOf(p *geometry.Shape, d geometry.Direction) (thirds.Thirds, bool) {
+	s, ok := thirds.Of(p, d)
+	short := d == geometry.ToInput && p.OutW() <= narrow // rows that leave half of a wider vector empty
+	return s, ok && !takesSmall(p, d) && (short || !takesWideStrided(p, d))
 }
 
 // inputFrame is that of x, of as many images as fit into room elements.
@@ -47,6 +58,9 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	if reachesAcross(p) {
 		return acrossScratch(p)
+	}
+	if s, ok := thirdsOf(p, d); ok {
+		return s.Scratch()
 	}
 	if l, ok := lines.Of(p); ok {
 		return l.Scratch(d)
@@ -91,6 +105,10 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	if reachesAcross(p) {
 		a := newAcross(p, scratch)
 		a.forward(x, w, bias, y)
+		return
+	}
+	if s, ok := thirdsOf(p, geometry.ToOutput); ok {
+		s.Forward(x, w, bias, y, scratch)
 		return
 	}
 	if l, ok := lines.Of(p); ok {

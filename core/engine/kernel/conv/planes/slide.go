@@ -96,16 +96,13 @@ func slides(p *geometry.Shape, d geometry.Direction) bool {
 func sliderOf(p *geometry.Shape, d geometry.Direction) slider {
 	s := slider{
 		images: p.N, planes: p.C, h: p.H, w: p.W, oh: p.OutH(), ow: p.OutW(),
-		top: p.PadH, left: p.PadW, stepH: p.DilationH(), stepW: p.DilationW(), lanes: narrow,
+		top: p.PadH, left: p.PadW, stepH: p.DilationH(), stepW: p.DilationW(),
 	}
 	if d == geometry.ToInput {
 		s.h, s.w, s.oh, s.ow = s.oh, s.ow, s.h, s.w
 		s.top, s.left = 2*s.stepH-s.top, 2*s.stepW-s.left
 	}
-	wide := kernel.Lanes()
-	if few, many := kernel.CeilDiv(s.ow, narrow)*narrow, kernel.CeilDiv(s.ow, wide)*wide; 7*many <= 8*few {
-		s.lanes = wide
-	}
+	s.lanes = geometry.LanesFor(s.ow)
 	s.blocks = kernel.CeilDiv(s.ow, s.lanes)
 	return s
 }

@@ -51,6 +51,9 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 		a.gradWeight(x, dy, dw, accumulate)
 		return true
 	}
+	if s, ok := thirdsOf(p, geometry.ToWeight); ok {
+		return writeSums(s.WeightSums(x, dy, scratch), dw, accumulate)
+	}
 	if l, ok := lines.Of(p); ok {
 		return writeSums(l.WeightSums(x, dy, scratch), dw, accumulate)
 	}

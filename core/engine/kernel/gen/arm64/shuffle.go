@@ -147,6 +147,8 @@ func (r *registers) shuffled(name string, ops []operand.Op) bool {
 		})
 	case "VMOVMSKPS":
 		r.signs(r.halves(ops[0]), r.int(ops[1]))
+	case "VBLENDPS":
+		r.blendLanes(imm, ops[1:])
 	case "VPERMD", "VPERMPS":
 		r.lookUp(ops)
 	default:
@@ -189,6 +191,22 @@ func (r *registers) permuteQuads(imm int, from, to operand.Op) {
 		out = append(out, t)
 	}
 	r.assign(to, out...)
+}
+
+// blendLanes takes the lanes whose bits are set from the first operand of avo's.
+func (r *registers) blendLanes(bits int, ops []operand.Op) {
+	half := 0
+	r.pairwise(ops, func(d Reg, from []Reg) {
+		t := r.temp()
+		r.copy(t, from[1])
+		for i := range 4 {
+			if bits>>(4*half+i)&1 == 1 {
+				r.insert('s', i, t, i, from[0])
+			}
+		}
+		r.copy(d, t)
+		half++
+	})
 }
 
 // permute is VSHUFPS: two elements of x, then two of y, of 32 bits.
