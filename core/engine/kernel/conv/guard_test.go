@@ -1,8 +1,12 @@
 package conv
 
 import (
+	"math/rand/v2"
+	"runtime/debug"
 	"testing"
+	"unsafe"
 
+	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/kerneltest"
 )
 
@@ -41,6 +45,141 @@ func TestInterleavedStaysInside(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestAnyShapeStaysInside has every algorithm compute geometries of any kind, and depthwise ones of a few pixels, in tensors and scratch memory
+// beside pages that may not be touched.
+func TestAnyShapeStaysInside(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		inside := newGuardedRoom(t)
+		anyShapes(2000, func(p *Shape) {
+			for a := Columns; a < Algorithms; a++ {
+				if Takes(p, a, ToOutput) || Takes(p, a, ToInput) || Takes(p, a, ToWeight) {
+					restore := Force(a)
+					inside.test(t, p, a.String(), 1, Scratch[float32](p), computeIn)
+					restore()
+				}
+			}
+		})
+	})
+}
+
+// TestAnyShapeStaysInsideInBF16 is that with images of bfloat16.
+func TestAnyShapeStaysInsideInBF16(t *testing.T) {
+	kerneltest.AtBF16Levels(t, func(t *testing.T) {
+		inside := newGuardedRoom(t)
+		anyShapes(1000, func(p *Shape) { inside.test(t, p, "bfloat16", 2, BF16Scratch(p), computeInBF16) })
+	})
+}
+
+// anyShapes calls f for so many geometries, short tests for fewer, that fit into guarded room.
+func anyShapes(count int, f func(p *Shape)) {
+	if testing.Short() {
+		count /= 8
+	}
+	r := rand.New(rand.NewPCG(21, 9))
+	for i := range count {
+		p := randomShape(r)
+		if i%2 > 0 {
+			p = tinyPlanes(r)
+		}
+		if max(p.N*p.C*p.H*p.W, p.K*p.PatchSize(), p.N*p.K*p.OutH()*p.OutW(), Scratch[float32](&p)) <= guardedElems {
+			f(&p)
+		}
+	}
+}
+
+// tinyPlanes is a depthwise geometry whose planes, and what comes of them, are often smaller than a vector.
+func tinyPlanes(r *rand.Rand) Shape {
+	p := Shape{
+		N: 1 + r.IntN(5), C: 1 + r.IntN(5), R: 1 + r.IntN(7), S: 1 + r.IntN(7), StrideH: 1 + r.IntN(3), StrideW: 1 + r.IntN(3),
+		DilH: 1, DilW: 1,
+	}
+	if r.IntN(3) > 0 {
+		p.S, p.StrideW = p.R, p.StrideH
+	}
+	if r.IntN(2) > 0 {
+		p.PadH, p.PadW = p.R/2, p.S/2
+	}
+	p.H, p.W = max(1, p.R-2*p.PadH)+r.IntN(9), max(1, p.S-2*p.PadW)+r.IntN(9)
+	p.K, p.Groups = p.C*(1+r.IntN(4)/3), p.C
+	return p
+}
+
+// guardedRoom is x, w, y, scratch memory, a bias and dw that end before such pages, and begin behind some. x, w and y may be of bfloat16.
+type guardedRoom [6][]float32
+
+const guardedElems = 1 << 20
+
+func newGuardedRoom(t *testing.T) (g guardedRoom) {
+	for i := range g {
+		g[i] = kerneltest.Guarded[float32](t, guardedElems, true)
+	}
+	return g
+}
+
+// test compares a convolution's three directions at both ends of the room with those elsewhere. A float32 has so many elements of x, w and y.
+func (g *guardedRoom) test(t *testing.T, p *Shape, what string, elems, scratch int, compute func(p *Shape, g *guardedRoom, atEnd bool) (at string, err any)) {
+	t.Helper()
+	size := func(n int) int { return kernel.CeilDiv(n, elems) }
+	weights := p.K * p.PatchSize()
+	sizes := [len(g)]int{size(p.N * p.C * p.H * p.W), size(weights), size(p.N * p.K * p.OutH() * p.OutW()), scratch, p.K, weights}
+	for _, atEnd := range []bool{false, true} {
+		var inside, other guardedRoom
+		for i, n := range sizes {
+			if inside[i] = g[i][:n]; atEnd {
+				inside[i] = g[i][len(g[i])-n:]
+			}
+			other[i] = kerneltest.Random[float32](uint64(i), n)
+			copy(inside[i], other[i])
+		}
+		if at, err := compute(p, &inside, atEnd); err != nil {
+			t.Errorf("%s, %s of %+v, before the end %t: %v", what, at, *p, atEnd, err)
+			continue
+		}
+		if at, err := compute(p, &other, atEnd); err != nil {
+			t.Fatalf("%s, %s of %v: %v", what, at, p, err)
+		}
+		for i, name := range map[int]string{0: "dx", 1: "w", 2: "y", 4: "the bias", 5: "dw"} {
+			kerneltest.SameBits(t, what+", "+name+" of "+p.String(), inside[i], other[i])
+		}
+	}
+}
+
+// computeIn computes the three directions, and returns which of them touched a page that it may not.
+func computeIn(p *Shape, g *guardedRoom, _ bool) (at string, err any) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { err = recover() }()
+	x, w, y, scratch, bias, dw := g[0], g[1], g[2], g[3], g[4], g[5]
+	at = "dw"
+	GradWeight(p, x, y, dw, scratch, true)
+	at = "y"
+	Forward(p, x, w, bias, y, scratch)
+	at = "dx"
+	GradInput(p, y, w, x, scratch)
+	return at, nil
+}
+
+// computeInBF16 is that of images of bfloat16, which end the room that they half fill, or begin it.
+func computeInBF16(p *Shape, g *guardedRoom, atEnd bool) (at string, err any) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { err = recover() }()
+	halves := func(v []float32, n int) []uint16 {
+		h := unsafe.Slice((*uint16)(unsafe.Pointer(&v[0])), 2*len(v))
+		if atEnd {
+			return h[len(h)-n:]
+		}
+		return h[:n]
+	}
+	x, w, y := halves(g[0], p.N*p.C*p.H*p.W), halves(g[1], p.K*p.PatchSize()), halves(g[2], p.N*p.K*p.OutH()*p.OutW())
+	scratch, bias, dw := g[3], g[4], g[5]
+	at = "dw"
+	GradWeightBF16(p, x, y, dw, scratch, true)
+	at = "y"
+	ForwardBF16(p, x, w, bias, y, scratch)
+	at = "dx"
+	GradInputBF16(p, y, w, x, scratch)
+	return at, nil
 }
 
 // testInside compares a convolution's three directions on guarded memory with those elsewhere.

@@ -65,9 +65,10 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	return weightScratch(p)
 }
 
-// tapElems is the room for the tables of all taps of channels, and their weights for out others.
+// tapElems is the room for the tables of all taps of channels, and their weights for out others; and for a vector that is read behind the rows
+// before them.
 func tapElems(p *geometry.Shape, channels, out int) int {
-	return p.R*p.StrideW + p.R*p.S + channels*p.R*p.S*(1+out)
+	return p.R*p.StrideW + p.R*p.S + channels*p.R*p.S*(1+out) + kernel.Block
 }
 
 // call is one convolution of every image of a group: out planes of oh×ow

@@ -11,7 +11,7 @@ import (
 // Depthwise convolution by 3×3 filters with stride 2, and the input gradients of square filters up to 7×7, look at planes where they are: a kernel
 // takes the even and the odd elements of a row apart in registers, and computes whole planes in one call. What it reads
 // beyond a row is masked, and what it writes beyond one is overwritten by the next row, so that only the first
-// and the last plane of a tensor go through a copy with room around it.
+// and the last plane of a tensor go through a copy with room around it, or a few if planes are smaller than what lies beyond a row.
 
 // stridedPlanes is a call of these kernels: x is the planes that the filter sees, or their gradient, y its results, or theirs.
 // Rows at offsets of xEnd or yEnd and more, or below 0, are read as zeros and written to lost. Steps and offsets are
@@ -54,7 +54,9 @@ const (
 	maxStridedSize   = 7
 	maxStridedTaps   = maxStridedSize * maxStridedSize
 	stridedRoomElems = int(unsafe.Sizeof(stridedRoom{})) / 4
-	stridedSlack     = 32 // elements that kernels may look at before and behind a plane
+	stridedSlack     = 32           // room before and behind a copied plane
+	stridedReachX    = 2*narrow + 2 // elements that kernels look at before and behind a plane of x, at most
+	stridedReachY    = narrow       // of y
 )
 
 // isStrided reports whether these kernels compute a direction.
@@ -100,12 +102,14 @@ type strided struct {
 	stridedPlanes
 	p            geometry.Shape
 	plane, out   int       // elements of a plane of x, and of y
+	ends         int       // planes at either end of a tensor from which a kernel reaches beyond it
 	xCopy, yCopy []float32 // planes with slack before and behind them
 }
 
 // newStrided takes its room from scratch.
 func newStrided(p *geometry.Shape, scratch []float32) (s strided, rest []float32) {
 	s.p, s.plane, s.out = *p, p.H*p.W, p.OutH()*p.OutW()
+	s.ends = max(kernel.CeilDiv(stridedReachX, s.plane), kernel.CeilDiv(stridedReachY, s.out))
 	scratch = geometry.Aligned(scratch)
 	take := func(n int) (v []float32) {
 		v, scratch = scratch[:n], scratch[n:]
@@ -133,14 +137,14 @@ func (s *strided) setCopies(x, y []float32) {
 }
 
 // next is how many planes of y from one on a call computes, at most so many, and whether it computes copies of them:
-// it does for the first plane of x, and for the last.
+// it does for the first planes of x, and for the last.
 func (s *strided) next(first, most int) (count int, copies bool) {
 	p, multiplier := &s.p, s.p.K/s.p.C
-	plane, last := first/multiplier, p.N*p.C-1
-	if plane == 0 || plane == last {
+	plane, behind := first/multiplier, p.N*p.C-s.ends
+	if plane < s.ends || plane >= behind {
 		return 1, true
 	}
-	if count = min(most, p.K-first%p.K, last-plane); multiplier > 1 {
+	if count = min(most, p.K-first%p.K, behind-plane); multiplier > 1 {
 		count = multiplier - first%multiplier
 	}
 	return count, false

@@ -98,7 +98,7 @@ type rows struct {
 	between, outStep int  // elements from an image to the next
 	line, outLine    int  // elements from a row to the next
 	xIsSide, yIsSide bool // the images lie side by side
-	safely           bool // vectors must not read behind x
+	safely           int  // the last images, behind which vectors must not read
 	place            int  // elements to its packed weights, which lie behind those of groups and parts before
 	known            bool // these are packed already
 	adds, goesOn     bool // to what parts before have added up, and others will
@@ -129,7 +129,13 @@ func (m *patches) plan(images, in, out int) plan {
 	return p
 }
 
-// run computes r for images; room is a copy of the last one of x.
+// reaching is how many of the last images have fewer elements than a vector behind the rows of group g, of which there are in. Images are between apart.
+func (m *patches) reaching(g, in, between int) int {
+	behind := (m.p.GroupCount() - 1 - g) * in * m.pixels
+	return kernel.CeilDiv(max(0, kernel.Block-behind), between)
+}
+
+// run computes r for images; room is for a copy of one of x.
 func (m *patches) run(r *rows, images int, room, scratch []float32) {
 	weights, scratch := scratch[:m.weightsElems()], scratch[m.weightsElems():]
 	if m.together.images > 1 {
@@ -139,11 +145,7 @@ func (m *patches) run(r *rows, images int, room, scratch []float32) {
 	t := newTiles(m.plan(1, r.in, r.out), r.line, r, weights, scratch)
 	t.between, t.outStep, t.outLine = r.between, r.outStep, r.outLine
 	t.far = !r.yIsSide && m.p.N*r.outStep > cost.SharedElems
-	if r.safely {
-		t.runSafely(images, r.x, r.y, room)
-	} else {
-		t.run(images, r.x, r.y)
-	}
+	t.runSafely(images, min(images, r.safely), r.x, r.y, room)
 }
 
 // run computes r for images, so many at a time: all of them where there are several parts.

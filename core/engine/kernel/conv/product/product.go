@@ -221,7 +221,9 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 			r.place, r.known, r.adds, r.goesOn = (g*m.rows+c.row)*kg, c.first > 0, c.row > 0, c.row+c.rows < m.rows
 			r.x, r.between, r.line, r.xIsSide = x, m.between, m.line, !m.inPlace
 			r.y, r.outStep, r.outLine = y, p.K*m.pixels, m.pixels
-			r.safely = m.inPlace && g == p.GroupCount()-1
+			if m.inPlace {
+				r.safely = m.reaching(g, c.rows, m.between)
+			}
 			m.run(&r, c.images, room, rest)
 		}
 	})
@@ -256,7 +258,7 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 			r.place, r.known, r.again = (g*m.rows+c.row)*kg, c.first > 0, c.row > 0
 			r.x, r.between, r.line = from, p.K*m.pixels, m.pixels
 			r.y, r.outStep, r.outLine, r.yIsSide = to, m.between, m.line, !m.inPlace
-			r.safely = c.first+c.images == p.N && g == p.GroupCount()-1
+			r.safely = max(0, m.reaching(g, kg, p.K*m.pixels)-(p.N-c.first-c.images))
 			m.run(&r, c.images, spare, rest)
 		}
 		if !m.inPlace {

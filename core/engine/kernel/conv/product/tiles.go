@@ -279,19 +279,18 @@ func (c *tiles) column(p place, v, l int, x []float32) (b *float32, to int, lane
 	return &x[p.image*c.between+p.pixel+l*c.line], to, lanes
 }
 
-// runSafely is run for the last images of x, behind which vectors must not read: the
-// very last goes through a copy where they would.
-func (c *tiles) runSafely(images int, x, y, room []float32) {
+// runSafely is run, for which the last images, behind which vectors must not read, go through a copy where they would.
+func (c *tiles) runSafely(images, last int, x, y, room []float32) {
 	if c.pixels%c.Lanes == 0 {
-		c.run(images, x, y)
-		return
+		last = 0
 	}
-	if images > 1 {
-		c.run(images-1, x, y)
+	if images > last {
+		c.run(images-last, x, y)
 	}
-	last := (images - 1) * c.between
-	copy(room, x[last:][:c.in*c.pixels])
-	c.run(1, room, y[(images-1)*c.outStep:])
+	for i := images - last; i < images; i++ {
+		copy(room, x[i*c.between:][:c.in*c.pixels])
+		c.run(1, room, y[i*c.outStep:])
+	}
 }
 
 // fetch prefetches a share of what lies ahead elements behind a block: as much as the tiles of step rows from i on are of all.
