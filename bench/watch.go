@@ -19,10 +19,11 @@ const between = 250 * time.Millisecond
 
 // watch runs a program to its end and returns its standard output and the
 // largest proportional set size seen of it and all its descendants, in bytes.
-// When ctx ends, the program gets SIGTERM and ten seconds.
+// When ctx ends, it and its descendants get SIGTERM, since PyTorch's ranks outlive the process that started them, and ten seconds.
 func watch(ctx context.Context, program string, args, env []string) (stdout []byte, pss int64, err error) {
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Env = append(os.Environ(), env...)
 	var out, problems bytes.Buffer
