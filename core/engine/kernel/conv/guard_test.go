@@ -1,8 +1,8 @@
 package conv
 
 import (
+	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"testing"
 	"unsafe"
 
@@ -51,12 +51,17 @@ func TestInterleavedStaysInside(t *testing.T) {
 // beside pages that may not be touched.
 func TestAnyShapeStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
-		inside := newGuardedRoom(t)
+		g := kerneltest.NewGuardedRoom(t, 6, guardedElems)
 		anyShapes(2000, func(p *Shape) {
 			for a := Columns; a < Algorithms; a++ {
 				if Takes(p, a, ToOutput) || Takes(p, a, ToInput) || Takes(p, a, ToWeight) {
 					restore := Force(a)
-					inside.test(t, p, a.String(), 1, Scratch[float32](p), computeIn)
+					g.Test(t, fmt.Sprintf("%v of %+v", a, *p), 1, guardedSizes(p, 1, Scratch[float32](p)), func(v [][]float32, _ bool) {
+						x, w, y, bias, dw, scratch := v[0], v[1], v[2], v[3], v[4], v[5]
+						GradWeight(p, x, y, dw, scratch, true)
+						Forward(p, x, w, bias, y, scratch)
+						GradInput(p, y, w, x, scratch)
+					})
 					restore()
 				}
 			}
@@ -64,12 +69,36 @@ func TestAnyShapeStaysInside(t *testing.T) {
 	})
 }
 
-// TestAnyShapeStaysInsideInBF16 is that with images of bfloat16.
+// TestAnyShapeStaysInsideInBF16 is that with images of bfloat16, which end the room that they half fill, or begin it.
 func TestAnyShapeStaysInsideInBF16(t *testing.T) {
 	kerneltest.AtBF16Levels(t, func(t *testing.T) {
-		inside := newGuardedRoom(t)
-		anyShapes(1000, func(p *Shape) { inside.test(t, p, "bfloat16", 2, BF16Scratch(p), computeInBF16) })
+		g := kerneltest.NewGuardedRoom(t, 6, guardedElems)
+		anyShapes(1000, func(p *Shape) {
+			g.Test(t, fmt.Sprintf("%+v", *p), 1, guardedSizes(p, 2, BF16Scratch(p)), func(v [][]float32, atEnd bool) {
+				halves := func(v []float32, n int) []uint16 {
+					h := unsafe.Slice((*uint16)(unsafe.Pointer(&v[0])), 2*len(v))
+					if atEnd {
+						return h[len(h)-n:]
+					}
+					return h[:n]
+				}
+				x, w, y := halves(v[0], p.N*p.C*p.H*p.W), halves(v[1], p.K*p.PatchSize()), halves(v[2], p.N*p.K*p.OutH()*p.OutW())
+				bias, dw, scratch := v[3], v[4], v[5]
+				GradWeightBF16(p, x, y, dw, scratch, true)
+				ForwardBF16(p, x, w, bias, y, scratch)
+				GradInputBF16(p, y, w, x, scratch)
+			})
+		})
 	})
+}
+
+const guardedElems = 1 << 20
+
+// guardedSizes are those of x, w, y, a bias, dw and scratch memory. A float32 has so many elements of x, w and y.
+func guardedSizes(p *Shape, elems, scratch int) []int {
+	size := func(n int) int { return kernel.CeilDiv(n, elems) }
+	weights := p.K * p.PatchSize()
+	return []int{size(p.N * p.C * p.H * p.W), size(weights), size(p.N * p.K * p.OutH() * p.OutW()), p.K, weights, scratch}
 }
 
 // anyShapes calls f for so many geometries, short tests for fewer, that fit into guarded room.
@@ -104,82 +133,6 @@ func tinyPlanes(r *rand.Rand) Shape {
 	p.H, p.W = max(1, p.R-2*p.PadH)+r.IntN(9), max(1, p.S-2*p.PadW)+r.IntN(9)
 	p.K, p.Groups = p.C*(1+r.IntN(4)/3), p.C
 	return p
-}
-
-// guardedRoom is x, w, y, scratch memory, a bias and dw that end before such pages, and begin behind some. x, w and y may be of bfloat16.
-type guardedRoom [6][]float32
-
-const guardedElems = 1 << 20
-
-func newGuardedRoom(t *testing.T) (g guardedRoom) {
-	for i := range g {
-		g[i] = kerneltest.Guarded[float32](t, guardedElems, true)
-	}
-	return g
-}
-
-// test compares a convolution's three directions at both ends of the room with those elsewhere. A float32 has so many elements of x, w and y.
-func (g *guardedRoom) test(t *testing.T, p *Shape, what string, elems, scratch int, compute func(p *Shape, g *guardedRoom, atEnd bool) (at string, err any)) {
-	t.Helper()
-	size := func(n int) int { return kernel.CeilDiv(n, elems) }
-	weights := p.K * p.PatchSize()
-	sizes := [len(g)]int{size(p.N * p.C * p.H * p.W), size(weights), size(p.N * p.K * p.OutH() * p.OutW()), scratch, p.K, weights}
-	for _, atEnd := range []bool{false, true} {
-		var inside, other guardedRoom
-		for i, n := range sizes {
-			if inside[i] = g[i][:n]; atEnd {
-				inside[i] = g[i][len(g[i])-n:]
-			}
-			other[i] = kerneltest.Random[float32](uint64(i), n)
-			copy(inside[i], other[i])
-		}
-		if at, err := compute(p, &inside, atEnd); err != nil {
-			t.Errorf("%s, %s of %+v, before the end %t: %v", what, at, *p, atEnd, err)
-			continue
-		}
-		if at, err := compute(p, &other, atEnd); err != nil {
-			t.Fatalf("%s, %s of %v: %v", what, at, p, err)
-		}
-		for i, name := range map[int]string{0: "dx", 1: "w", 2: "y", 4: "the bias", 5: "dw"} {
-			kerneltest.SameBits(t, what+", "+name+" of "+p.String(), inside[i], other[i])
-		}
-	}
-}
-
-// computeIn computes the three directions, and returns which of them touched a page that it may not.
-func computeIn(p *Shape, g *guardedRoom, _ bool) (at string, err any) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() { err = recover() }()
-	x, w, y, scratch, bias, dw := g[0], g[1], g[2], g[3], g[4], g[5]
-	at = "dw"
-	GradWeight(p, x, y, dw, scratch, true)
-	at = "y"
-	Forward(p, x, w, bias, y, scratch)
-	at = "dx"
-	GradInput(p, y, w, x, scratch)
-	return at, nil
-}
-
-// computeInBF16 is that of images of bfloat16, which end the room that they half fill, or begin it.
-func computeInBF16(p *Shape, g *guardedRoom, atEnd bool) (at string, err any) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() { err = recover() }()
-	halves := func(v []float32, n int) []uint16 {
-		h := unsafe.Slice((*uint16)(unsafe.Pointer(&v[0])), 2*len(v))
-		if atEnd {
-			return h[len(h)-n:]
-		}
-		return h[:n]
-	}
-	x, w, y := halves(g[0], p.N*p.C*p.H*p.W), halves(g[1], p.K*p.PatchSize()), halves(g[2], p.N*p.K*p.OutH()*p.OutW())
-	scratch, bias, dw := g[3], g[4], g[5]
-	at = "dw"
-	GradWeightBF16(p, x, y, dw, scratch, true)
-	at = "y"
-	ForwardBF16(p, x, w, bias, y, scratch)
-	at = "dx"
-	GradInputBF16(p, y, w, x, scratch)
-	return at, nil
 }
 
 // testInside compares a convolution's three directions on guarded memory with those elsewhere.

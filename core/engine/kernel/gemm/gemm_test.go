@@ -3,6 +3,7 @@ package gemm
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
@@ -113,5 +114,45 @@ func BenchmarkGemm(b *testing.B) {
 func TestMatrixOfTheWrongSizePanics(t *testing.T) {
 	kerneltest.Panics(t, "B is 4×3 with row stride 2: 12 elements given", func() {
 		Gemm(false, false, 2, 3, 4, 1, make([]float32, 8), 4, make([]float32, 12), 2, 0, make([]float32, 6), 3, nil)
+	})
+}
+
+// TestAnyProductStaysInside has products of any size and layout beside pages that may not be touched.
+func TestAnyProductStaysInside(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		const room = 1 << 18
+		count := 1500
+		if testing.Short() {
+			count /= 8
+		}
+		g, r := kerneltest.NewGuardedRoom(t, 5, room), rand.New(rand.NewPCG(3, 9))
+		for range count {
+			size := func() int { return 1 + r.IntN([]int{4, 20, 70, 300}[r.IntN(4)]) }
+			m, n, k, transA, transB := size(), size(), size(), r.IntN(2) == 0, r.IntN(2) == 0
+			matrix := func(trans bool, rows, cols int) (line, elems int) {
+				if trans {
+					rows, cols = cols, rows
+				}
+				line = cols + r.IntN(2)*r.IntN(9)
+				return line, (rows-1)*line + cols
+			}
+			lda, elemsA := matrix(transA, m, k)
+			ldb, elemsB := matrix(transB, k, n)
+			ldc, elemsC := matrix(false, m, n)
+			sizes := []int{elemsC, n, elemsA, elemsB, GemmScratch(m, n, k)}
+			if max(elemsA, elemsB, elemsC, sizes[4]) > room {
+				continue
+			}
+			f := Finish[float32]{}
+			beta := float32(r.IntN(2))
+			biased := beta == 0 && r.IntN(2) == 0
+			what := fmt.Sprintf("%d×%d×%d, transposed %t %t, rows %d %d %d apart, beta %g, bias %t", m, n, k, transA, transB, lda, ldb, ldc, beta, biased)
+			g.Test(t, what, 1, sizes, func(v [][]float32, _ bool) {
+				if biased {
+					f.Bias = v[1]
+				}
+				GemmFinish(transA, transB, m, n, k, 1, v[2], lda, v[3], ldb, beta, v[0], ldc, f, v[4])
+			})
+		}
 	})
 }

@@ -3,7 +3,9 @@ package norm
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"testing"
+	"unsafe"
 
 	"github.com/trainctl/trainctl/core/engine/kernel"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv"
@@ -215,4 +217,72 @@ func testNormPoolInside(t *testing.T, p *pool.Shape, gain float32, atEnd bool) {
 	}
 	kerneltest.SameBits(t, "y"+name, inside.y, other.y)
 	kerneltest.SameBits(t, "dx"+name, inside.dx, other.dx)
+}
+
+// TestAnyNormStaysInside has batch norms and group norms of any size beside pages that may not be touched.
+func TestAnyNormStaysInside(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		const room = 1 << 17
+		count := 1500
+		if testing.Short() {
+			count /= 8
+		}
+		g, r := kerneltest.NewGuardedRoom(t, 11, room), rand.New(rand.NewPCG(4, 9))
+		for range count {
+			groups, each, n, hw := 1+r.IntN(6), 1+r.IntN(9), 1+r.IntN(5), 1+r.IntN([]int{1, 9, 70, 300}[r.IntN(4)])
+			c := groups * each
+			all := n * c * hw
+			if all > room {
+				continue
+			}
+			what := fmt.Sprintf("%d images of %d channels of %d pixels, %d groups", n, c, hw, groups)
+			sizes := []int{all, all, all, all, c, c, c, c, c, c, all}
+			g.Test(t, "batch norm, "+what, 0, sizes, func(v [][]float32, _ bool) {
+				x, dy, y, dx, mean, invstd, gamma, beta, dgamma, dbeta, residual := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
+				BatchNormStats(n, c, hw, x, mean, invstd)
+				BatchNormApply(n, c, hw, x, mean, invstd, gamma, beta, y)
+				BatchNormGrad(n, c, hw, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, true)
+				BatchNormReLU(n, c, hw, x, mean, invstd, gamma, beta, residual, y)
+				BatchNormReLUGradOf(0, c, n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, residual, false)
+				BatchNormReLU6(n, c, hw, x, mean, invstd, gamma, beta, y)
+			})
+			sizes[4], sizes[5] = n*groups, n*groups
+			g.Test(t, "group norm, "+what, 0, sizes, func(v [][]float32, _ bool) {
+				s := GroupShape{N: n, C: c, HW: hw, Groups: groups}
+				GroupNorm(&s, v[0], v[6], v[7], 1e-5, v[2], v[4], v[5])
+				GroupNormGradOf(0, groups, &s, v[0], v[1], v[4], v[5], v[6], v[3], v[8], v[9], true)
+			})
+		}
+	})
+}
+
+// TestAnyPooledNormStaysInside has batch norms with pooled results there.
+func TestAnyPooledNormStaysInside(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		count := 600
+		if testing.Short() {
+			count /= 8
+		}
+		g, r := kerneltest.NewGuardedRoom(t, 14, 1<<17), rand.New(rand.NewPCG(4, 11))
+		for range count {
+			size := 2 + r.IntN(3)
+			p := pool.Shape{N: 1 + r.IntN(4), C: 1 + r.IntN(20), R: size, S: size, StrideH: size, StrideW: size, H: size + r.IntN(20), W: size + r.IntN(40)}
+			if r.IntN(3) == 0 {
+				p.StrideH, p.StrideW = 2, 2
+			}
+			p.Prepare()
+			c, all, out := p.C, p.N*p.C*p.H*p.W, p.N*p.C*p.OutH()*p.OutW()
+			if all > 1<<17 {
+				continue
+			}
+			sizes := []int{all, out, out, all, c, c, c, c, c, c, out, out, BatchNormReLUPoolScratch(&p)}
+			g.Test(t, fmt.Sprintf("%+v", p), 2, sizes, func(v [][]float32, _ bool) {
+				x, dy, y, dx, mean, invstd, gamma, beta, dgamma, dbeta := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9]
+				idx := unsafe.Slice((*int32)(unsafe.Pointer(&v[10][0])), out)
+				BatchNormStats(p.N, c, p.H*p.W, x, mean, invstd)
+				BatchNormReLUPool(&p, x, mean, invstd, gamma, beta, y, idx, v[12])
+				BatchNormReLUPoolGrad(&p, x, y, dy, false, idx, mean, invstd, gamma, beta, dx, dgamma, dbeta, v[11], false)
+			})
+		}
+	})
 }
