@@ -11,12 +11,8 @@ import (
 // TestAnyHeadStaysInside has heads of any size, with rows side by side or apart, beside pages that may not be touched.
 func TestAnyHeadStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
-		count := 200
-		if testing.Short() {
-			count /= 8
-		}
 		g, r := kerneltest.NewGuardedRoom(t, 10, 1<<17), rand.New(rand.NewPCG(4, 14))
-		for range count {
+		for range kerneltest.Cases(200) {
 			h := Head{Queries: 1 + r.IntN([]int{5, 90, 200}[r.IntN(3)]), Dim: 1 + r.IntN([]int{8, 70}[r.IntN(2)]), Causal: r.IntN(2) == 0}
 			if h.Keys = h.Queries; !h.Causal && r.IntN(2) == 0 {
 				h.Keys = 1 + r.IntN(150)

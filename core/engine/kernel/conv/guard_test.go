@@ -15,14 +15,13 @@ import (
 func TestDepthwiseStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		defer Force(Planes)()
+		g := kerneltest.NewGuardedRoom(t, 6, guardedElems)
 		for _, size := range []int{3, 5, 7} {
 			for _, stride := range []int{1, 2, 3} {
 				for _, w := range []int{7, 8, 9, 14, 16, 17, 28, 33, 40, 53} {
 					for _, pad := range []int{size / 2, 0} {
 						p := Shape{N: 3, C: 2, H: 9, W: w, K: 2, R: size, S: size, StrideH: stride, StrideW: stride, PadH: pad, PadW: pad, Groups: 2}
-						for _, atEnd := range []bool{false, true} {
-							testInside(t, &p, atEnd)
-						}
+						testInside(t, g, &p)
 					}
 				}
 			}
@@ -34,13 +33,12 @@ func TestDepthwiseStaysInside(t *testing.T) {
 func TestInterleavedStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		defer Force(Interleaved)()
+		g := kerneltest.NewGuardedRoom(t, 6, guardedElems)
 		for _, stride := range []int{1, 2, 3} {
 			for _, w := range []int{1, 3, 5, 8, 14, 17, 33} {
 				for channels := 3; channels < 20; channels += 8 {
 					p := Shape{N: 3, C: channels, H: 9, W: w, K: 2 * channels, R: 3, S: 5, StrideH: stride, StrideW: stride, PadH: 1, PadW: 2, Groups: channels}
-					for _, atEnd := range []bool{false, true} {
-						testInside(t, &p, atEnd)
-					}
+					testInside(t, g, &p)
 				}
 			}
 		}
@@ -56,12 +54,7 @@ func TestAnyShapeStaysInside(t *testing.T) {
 			for a := Columns; a < Algorithms; a++ {
 				if Takes(p, a, ToOutput) || Takes(p, a, ToInput) || Takes(p, a, ToWeight) {
 					restore := Force(a)
-					g.Test(t, fmt.Sprintf("%v of %+v", a, *p), 1, guardedSizes(p, 1, Scratch[float32](p)), func(v [][]float32, _ bool) {
-						x, w, y, bias, dw, scratch := v[0], v[1], v[2], v[3], v[4], v[5]
-						GradWeight(p, x, y, dw, scratch, true)
-						Forward(p, x, w, bias, y, scratch)
-						GradInput(p, y, w, x, scratch)
-					})
+					testInside(t, g, p)
 					restore()
 				}
 			}
@@ -101,13 +94,10 @@ func guardedSizes(p *Shape, elems, scratch int) []int {
 	return []int{size(p.N * p.C * p.H * p.W), size(weights), size(p.N * p.K * p.OutH() * p.OutW()), p.K, weights, scratch}
 }
 
-// anyShapes calls f for so many geometries, short tests for fewer, that fit into guarded room.
+// anyShapes calls f for so many geometries that fit into guarded room.
 func anyShapes(count int, f func(p *Shape)) {
-	if testing.Short() {
-		count /= 8
-	}
 	r := rand.New(rand.NewPCG(21, 9))
-	for i := range count {
+	for i := range kerneltest.Cases(count) {
 		p := randomShape(r)
 		if i%2 > 0 {
 			p = tinyPlanes(r)
@@ -135,25 +125,14 @@ func tinyPlanes(r *rand.Rand) Shape {
 	return p
 }
 
-// testInside compares a convolution's three directions on guarded memory with those elsewhere.
-func testInside(t *testing.T, p *Shape, atEnd bool) {
+// testInside compares a convolution's three directions, by the algorithm that is forced, in guarded room with those elsewhere.
+func testInside(t *testing.T, g kerneltest.GuardedRoom, p *Shape) {
 	t.Helper()
-	random := func(seed uint64, n int) (inside, other []float32) {
-		inside, other = kerneltest.Guarded[float32](t, n, atEnd), kerneltest.Random[float32](seed, n)
-		copy(inside, other)
-		return inside, other
-	}
-	x, xOther := random(1, p.N*p.C*p.H*p.W)
-	w, wOther := random(2, p.K*p.PatchSize())
-	y, yOther := random(3, p.N*p.K*p.OutH()*p.OutW())
-	scratch := make([]float32, Scratch[float32](p))
-	GradWeight(p, x, y, w, scratch, true)
-	GradWeight(p, xOther, yOther, wOther, scratch, true)
-	kerneltest.SameBits(t, "dw of "+p.String(), w, wOther)
-	Forward(p, x, w, nil, y, scratch)
-	Forward(p, xOther, wOther, nil, yOther, scratch)
-	kerneltest.SameBits(t, "y of "+p.String(), y, yOther)
-	GradInput(p, y, w, x, scratch)
-	GradInput(p, yOther, wOther, xOther, scratch)
-	kerneltest.SameBits(t, "dx of "+p.String(), x, xOther)
+	g.Test(t, fmt.Sprintf("%v of %+v", forced, *p), 1, guardedSizes(p, 1, Scratch[float32](p)), func(v [][]float32, _ bool) {
+		x, w, y, bias, dw, scratch := v[0], v[1], v[2], v[3], v[4], v[5]
+		GradWeight(p, x, y, dw, scratch, true)
+		Forward(p, x, w, nil, y, scratch)
+		GradInput(p, y, w, x, scratch)
+		Forward(p, x, w, bias, y, scratch)
+	})
 }

@@ -121,12 +121,8 @@ func TestMatrixOfTheWrongSizePanics(t *testing.T) {
 func TestAnyProductStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		const room = 1 << 18
-		count := 1500
-		if testing.Short() {
-			count /= 8
-		}
 		g, r := kerneltest.NewGuardedRoom(t, 5, room), rand.New(rand.NewPCG(3, 9))
-		for range count {
+		for range kerneltest.Cases(1500) {
 			size := func() int { return 1 + r.IntN([]int{4, 20, 70, 300}[r.IntN(4)]) }
 			m, n, k, transA, transB := size(), size(), size(), r.IntN(2) == 0, r.IntN(2) == 0
 			matrix := func(trans bool, rows, cols int) (line, elems int) {

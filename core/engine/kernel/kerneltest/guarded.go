@@ -68,6 +68,14 @@ func (g GuardedRoom) Test(t *testing.T, what string, scratch int, sizes []int, f
 	}
 }
 
+// Cases is n, of which short tests take an eighth.
+func Cases(n int) int {
+	if testing.Short() {
+		return n / 8
+	}
+	return n
+}
+
 // within reports whether f touched nothing that it may not, and where it did.
 func within(t *testing.T, what string, f func()) (ok bool) {
 	t.Helper()

@@ -13,7 +13,7 @@ func TestAnyRowsStayInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		const room = 1 << 16
 		g, r := kerneltest.NewGuardedRoom(t, 10, room), rand.New(rand.NewPCG(4, 12))
-		for range 300 {
+		for range kerneltest.Cases(300) {
 			rows, cols := 1+r.IntN(40), 1+r.IntN([]int{4, 40, 700}[r.IntN(3)])
 			all := rows * cols
 			sizes := []int{all, all, all, all, cols, cols, cols, cols, rows, rows}

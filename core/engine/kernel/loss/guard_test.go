@@ -13,7 +13,7 @@ import (
 func TestAnyRowsStayInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		g, r := kerneltest.NewGuardedRoom(t, 5, 1<<16), rand.New(rand.NewPCG(4, 13))
-		for range 300 {
+		for range kerneltest.Cases(300) {
 			rows, cols := 1+r.IntN(40), 1+r.IntN([]int{4, 40, 1000}[r.IntN(3)])
 			all := rows * cols
 			g.Test(t, fmt.Sprintf("%d rows of %d", rows, cols), 0, []int{all, all, all, all, rows}, func(v [][]float32, _ bool) {

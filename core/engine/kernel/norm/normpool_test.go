@@ -223,12 +223,8 @@ func testNormPoolInside(t *testing.T, p *pool.Shape, gain float32, atEnd bool) {
 func TestAnyNormStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		const room = 1 << 17
-		count := 1500
-		if testing.Short() {
-			count /= 8
-		}
 		g, r := kerneltest.NewGuardedRoom(t, 11, room), rand.New(rand.NewPCG(4, 9))
-		for range count {
+		for range kerneltest.Cases(1500) {
 			groups, each, n, hw := 1+r.IntN(6), 1+r.IntN(9), 1+r.IntN(5), 1+r.IntN([]int{1, 9, 70, 300}[r.IntN(4)])
 			c := groups * each
 			all := n * c * hw
@@ -259,12 +255,8 @@ func TestAnyNormStaysInside(t *testing.T) {
 // TestAnyPooledNormStaysInside has batch norms with pooled results there.
 func TestAnyPooledNormStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
-		count := 600
-		if testing.Short() {
-			count /= 8
-		}
 		g, r := kerneltest.NewGuardedRoom(t, 14, 1<<17), rand.New(rand.NewPCG(4, 11))
-		for range count {
+		for range kerneltest.Cases(600) {
 			size := 2 + r.IntN(3)
 			p := pool.Shape{N: 1 + r.IntN(4), C: 1 + r.IntN(20), R: size, S: size, StrideH: size, StrideW: size, H: size + r.IntN(20), W: size + r.IntN(40)}
 			if r.IntN(3) == 0 {

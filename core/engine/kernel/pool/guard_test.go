@@ -13,12 +13,8 @@ import (
 func TestAnyShapeStaysInside(t *testing.T) {
 	kerneltest.AtEachWidth(t, func(t *testing.T) {
 		const room = 1 << 17
-		count := 2000
-		if testing.Short() {
-			count /= 8
-		}
 		g, r := kerneltest.NewGuardedRoom(t, 5, room), rand.New(rand.NewPCG(3, 8))
-		for range count {
+		for range kerneltest.Cases(2000) {
 			p := anyShape(r)
 			p.Prepare()
 			planes, in, out := p.N*p.C, p.H*p.W, p.OutH()*p.OutW()
