@@ -17,6 +17,7 @@ type Filters[T pixel] struct {
 // Forward computes y = conv(x, w) + bias; bias may be nil.
 func Forward[T pixel](p *geometry.Shape, x []T, w Filters[T], bias []float32, y []T, scratch []float32) {
 	c := newCall[T](p, false)
+	c.packed = true
 	c.reserve(c.toBlock/channelLanes, scratch)
 	c.runGroups(w, x, bias, y)
 }
@@ -24,6 +25,7 @@ func Forward[T pixel](p *geometry.Shape, x []T, w Filters[T], bias []float32, y 
 // GradInput overwrites dx with the gradient of the input.
 func GradInput[T pixel](p *geometry.Shape, dy []T, w Filters[T], dx []T, scratch []float32) {
 	c := newCall[T](p, true)
+	c.packed = true
 	c.reserve(c.toBlock/channelLanes, scratch)
 	c.runGroups(w, dy, nil, dx)
 }
@@ -156,6 +158,7 @@ const flippedAhead = 4
 // readImages evaluates a group of tiles at the points, in some of the blocks of channels.
 func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 	first, end := c.group(group)
+	full, _ := c.split(c.whole((end - first) * c.across))
 	t := c.toPoints(c.width, c.step.w, c.from)
 	every := 1
 	if c.over.h < 0 {
@@ -172,10 +175,12 @@ func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 				c.toLanes(plane[top*c.w:], c.h*c.w, kernel.CeilDiv(bottom-top, every), c.w, every, c.frame[((top+c.pad.h)*c.width+c.pad.w)*channelLanes:], c.width)
 			}
 			for i := range s.Rows {
-				frame, data := c.frame[c.rowAt(s.Row+i, c.step.h)*c.width*channelLanes:], c.data[(block*c.stride+(s.Before+i)*c.across)*channelLanes:]
+				frame := c.frame[c.rowAt(s.Row+i, c.step.h)*c.width*channelLanes:]
 				c.eachPhase(func(phase, tiles int) {
-					t.count, t.in, t.out = tiles, &frame[phase*channelLanes], &data[phase*tiles*channelLanes]
-					dataToPoints(size{c.step.h + c.over.h, c.step.w + c.over.w}, c.points, &t)
+					c.eachRun(block, (s.Before+i)*c.across+phase*tiles, tiles, full, func(before, n int, data []float32) {
+						t.count, t.in, t.out = n, &frame[phase*channelLanes+before*t.inStep/4], &data[0]
+						dataToPoints(size{c.step.h + c.over.h, c.step.w + c.over.w}, c.points, &t)
+					})
 				})
 			}
 		}
@@ -186,6 +191,24 @@ func (c *call[T]) readImages(x []T, group, block, endBlock int) {
 func (c *call[T]) eachPhase(f func(phase, tiles int)) {
 	for phase := range c.dilation.w {
 		f(phase, c.across/c.dilation.w)
+	}
+}
+
+// eachRun calls f for the runs of count tiles from tile on that lie side by side in a block of channels: how many came before, how
+// many there are, and where. Of packed tiles, full micro-kernels of the group have all their rows.
+func (c *call[T]) eachRun(block, tile, count, full int, f func(before, n int, data []float32)) {
+	if !c.packed {
+		f(0, count, c.data[(block*c.stride+tile)*channelLanes:])
+		return
+	}
+	part := block * channelLanes / c.fromBlock * c.fromBlock // channels of the blocks of filters before
+	blocks := min(c.fromBlock, c.from-part) / channelLanes
+	data := c.data[part*c.stride:]
+	for before := 0; before < count; {
+		first, rows := c.kernelAt(tile+before, full)
+		n := min(count-before, first+rows-tile-before)
+		f(before, n, data[(first*blocks+(block-part/channelLanes)*rows+tile+before-first)*channelLanes:])
+		before += n
 	}
 }
 
@@ -203,9 +226,7 @@ func (c *call[T]) toPoints(width, step, channels int) transform {
 // multiply computes the products of a group's tiles with a block of filters,
 // and adds them to those of the blocks before.
 func (c *call[T]) multiply(tiles, from, ins, outs int) {
-	t := pointTile{
-		blocks: ins / channelLanes, steps: channelLanes, jump: 4*c.stride*channelLanes - 4*channelLanes,
-	}
+	t := pointTile{blocks: ins / channelLanes, steps: channelLanes}
 	if from > 0 {
 		t.add = 1
 	}

@@ -163,13 +163,12 @@ func linePointsTo(n lengths, t *transform) {
 	}
 }
 
-// pointRows multiplies tiles, a whole number of micro-kernels, with one or two blocks of
+// pointRows multiplies packed tiles, a whole number of micro-kernels, with one or two blocks of
 // output channels.
 func (s pointShape) pointRows(tiles, blocks int, t *pointTile) {
-	const row = 4 * channelLanes
 	full, less := s.split(tiles)
 	if full > 0 {
-		t.setRows(full, s.tileRows, row)
+		t.setPacked(full, s.tileRows)
 		switch {
 		case s.tileRows == 6:
 			vecPointRows6x1(t)
@@ -181,7 +180,7 @@ func (s pointShape) pointRows(tiles, blocks int, t *pointTile) {
 	}
 	if less > 0 {
 		t.c0 = (*float32)(unsafe.Add(unsafe.Pointer(t.c0), full*t.cStep))
-		t.setRows(less, s.tileRows-1, row)
+		t.setPacked(less, s.tileRows-1)
 		vecPointRows5x1(t)
 	}
 }
@@ -203,6 +202,12 @@ func (s pointShape) pointCols(blocks int, t *pointTile) {
 		t.setRows(2, 8, 4)
 		vecPointCols8x2(t)
 	}
+}
+
+// setPacked makes it count times so many tiles, which lie side by side in each of its blocks of channels.
+func (t *pointTile) setPacked(count, rows int) {
+	t.setRows(count, rows, 4*channelLanes*t.blocks)
+	t.jump = 4*channelLanes*rows - 4*t.steps
 }
 
 // setRows makes it count times so many rows, which lie step bytes apart.

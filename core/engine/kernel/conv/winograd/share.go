@@ -32,6 +32,7 @@ func NewTeam(p *geometry.Shape, d geometry.Direction, threads int) *Team {
 	if 4*evaluations <= 5*whole.groups() {
 		return nil
 	}
+	whole.packed = d != geometry.ToWeight
 	t := &Team{members: make([]call[float32], threads), weights: d == geometry.ToWeight}
 	blocks := whole.to / channelLanes
 	for i := range t.members {

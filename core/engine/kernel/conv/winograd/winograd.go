@@ -40,7 +40,9 @@ import (
 // A 1×1 filter with a stride has one product per output anyway. It goes the same
 // way, with P = S = 1, for how little it takes to gather the pixels that it sees.
 //
-// A vector holds 16 channels. Points lie as [P·P][channels/16][tiles][16]. The
+// A vector holds 16 channels. Points lie as [P·P][channels/16][tiles][16]. Those of the data are packed for products with
+// filters: the tiles of a micro-kernel lie in one piece for all channels of a block of filters, in the order in which
+// it reads them, so the CPU foresees what comes from the L3 cache: [P·P][blocks of filters][micro-kernels][channels/16][tiles][16]. The
 // work goes in groups of rows of tiles, padded to whole micro-kernels, and in
 // blocks of filters that stay in the L2 cache. Where 16 does not divide the channels, the last
 // vector begins 16 before their end and has some of the channels before it once more: filters are zero
@@ -103,6 +105,15 @@ func (s pointShape) split(rows int) (full, less int) {
 		less = s.tileRows - rest
 	}
 	return (rows - less*(s.tileRows-1)) / s.tileRows, less
+}
+
+// kernelAt is the first tile of the micro-kernel that has a tile, and its rows: full of them have all, and those behind one less.
+func (s pointShape) kernelAt(tile, full int) (first, rows int) {
+	rows = s.tileRows
+	if high := full * rows; tile >= high {
+		first, rows = high, rows-1
+	}
+	return first + (tile-first)/rows*rows, rows
 }
 
 // whole rounds tiles up to whole micro-kernels.
@@ -246,6 +257,7 @@ type call[T pixel] struct {
 	outWidth       int  // vectors in a row of output lanes
 	rows, most     int  // of tiles in a group, and in one of any part of the images
 	stride         int  // vectors from a block of channels to the next: tiles of a group in whole micro-kernels
+	packed         bool // data is for multiply, which reads it once for a block of filters
 	once           bool // the filters are one block
 	fromBlock      int  // channels of a block of filters: at most these, and toBlock
 	toBlock        int
