@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"core/report/rundir/rundirtest", "core/job/submit"},
 	{"core/engine/kernel/gemm", "core/engine/kernel/reduce", "core/engine/kernel/loss", "core/engine/kernel/optimizer", "core/engine/kernel/pool/adaptive"},
 	{"core/engine/kernel/conv/cost", "core/engine/kernel/conv/geometry"},
-	{"core/engine/kernel/conv/lines", "core/engine/kernel/conv/thirds"},
+	{"core/engine/kernel/conv/fours", "core/engine/kernel/conv/lines", "core/engine/kernel/conv/thirds"},
 	{"core/engine/kernel/conv/direct", "core/engine/kernel/conv/im2col", "core/engine/kernel/conv/interleaved", "core/engine/kernel/conv/planes", "core/engine/kernel/conv/winograd", "core/engine/kernel/pool"},
 	{"core/engine/kernel/conv/images", "core/engine/kernel/conv/product", "core/engine/kernel/conv/tiled"},
 	{"core/engine/kernel/attention", "core/engine/kernel/conv", "core/engine/kernel/norm"},

@@ -121,12 +121,27 @@ func TestDepthwiseSmall(t *testing.T) {
 	})
 }
 
+// TestDepthwiseFours has planes of 4×4 with the padding that keeps them, numbers of images of which some are computed together, and numbers of channels.
+func TestDepthwiseFours(t *testing.T) {
+	kerneltest.AtEachWidth(t, func(t *testing.T) {
+		for n := 1; n <= 18; n++ {
+			for _, size := range []int{3, 5} {
+				p := Shape{N: n, C: 1 + n*5%11, H: 4, W: 4, R: size, S: size, StrideH: 1, StrideW: 1, PadH: size / 2, PadW: size / 2}
+				p.K, p.Groups = p.C, p.C
+				testAlgorithm(t, Planes, &p)
+			}
+		}
+	})
+}
+
 // TestDepthwiseByImages has the same bits for an image of a batch, whatever others of it are computed with it.
 func TestDepthwiseByImages(t *testing.T) {
 	kerneltest.AtEachLevel(t, func(t *testing.T) {
 		for _, p := range []Shape{
 			{N: 5, C: 3, H: 9, W: 7, R: 3, S: 3, PadH: 1, PadW: 1},
 			{N: 5, C: 3, H: 8, W: 21, R: 3, S: 3, PadH: 2, PadW: 2, DilH: 2, DilW: 2},
+			{N: 11, C: 3, H: 4, W: 4, R: 3, S: 3, PadH: 1, PadW: 1},
+			{N: 11, C: 3, H: 4, W: 4, R: 5, S: 5, PadH: 2, PadW: 2},
 			{N: 5, C: 3, H: 4, W: 4, R: 7, S: 7, PadH: 3, PadW: 3},
 			{N: 5, C: 3, H: 8, W: 8, R: 5, S: 5, PadH: 2, PadW: 2},
 			{N: 5, C: 3, H: 8, W: 8, R: 3, S: 3, PadH: 1, PadW: 1},

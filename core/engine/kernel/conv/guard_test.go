@@ -25,6 +25,8 @@ func TestDepthwiseStaysInside(t *testing.T) {
 					}
 				}
 			}
+			p := Shape{N: 11, C: 3, H: 4, W: 4, K: 3, R: size, S: size, StrideH: 1, StrideW: 1, PadH: size / 2, PadW: size / 2, Groups: 3}
+			testInside(t, g, &p)
 		}
 	})
 }

@@ -38,13 +38,15 @@ const (
 	thirdRows                        // rows of the filter that vectors of 512 bits of results see with a stride of three columns
 	thirdBlocks                      // these vectors, of any size
 	thirdPlanes                      // their planes
+	fourProducts                     // as products, of planes of 4×4
+	fourRuns                         // runs of images of these planes
 	far                              // pixels that dilated kernels go down columns of in memory behind all caches
 )
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, filterCalls: 280, spread: 2.8, acrossVectors: 8, columns: 5.25, strides: 1.51, stridePlanes: 4.01, wideProducts: 0.95, wideTiles: 7, lineProducts: 0.19, lineLoads: 0.76, lineRows: 11, windowProducts: 0.75, windowLoads: 0.8, windowTiles: 1.6, thirdRows: 6, thirdBlocks: 2.9, thirdPlanes: 5.7, far: 1.6},
-	cost.HalvedAVX2: {cost.Steps: 1.07, cost.Calls: 264, products: 2.75, planeCalls: 100, frameRows: 9.74, frameVectors: 6.4, splitRows: 9, splitElems: 10.3, resultRows: 12.2, dots: 3.55, dotCalls: 124, packed: 0.677, stored: 15.4, filterCalls: 700, spread: 7.98, acrossVectors: 18, columns: 15.2, strides: 5.02, stridePlanes: 12.8, wideProducts: 2.03, wideTiles: 26.2, lineProducts: 0.9, lineLoads: 2.2, lineRows: 30, windowProducts: 2, windowLoads: 2.2, windowTiles: 4.7, thirdRows: 15, thirdBlocks: 7, thirdPlanes: 15, far: 2},
+	kernel.AVX2:     {cost.Steps: 0.969, cost.Calls: 30.7, products: 1.09, planeCalls: 73.4, frameRows: 0.68, frameVectors: 2.16, splitRows: 6.88, splitElems: 3.5, resultRows: 4.03, dots: 1.16, dotCalls: 80.1, packed: 0.42, stored: 2.6, filterCalls: 280, spread: 2.8, acrossVectors: 8, columns: 5.25, strides: 1.51, stridePlanes: 4.01, wideProducts: 0.95, wideTiles: 7, lineProducts: 0.19, lineLoads: 0.76, lineRows: 11, windowProducts: 0.75, windowLoads: 0.8, windowTiles: 1.6, thirdRows: 6, thirdBlocks: 2.9, thirdPlanes: 5.7, far: 1.6, fourProducts: 1.1, fourRuns: 10},
+	cost.HalvedAVX2: {cost.Steps: 1.07, cost.Calls: 264, products: 2.75, planeCalls: 100, frameRows: 9.74, frameVectors: 6.4, splitRows: 9, splitElems: 10.3, resultRows: 12.2, dots: 3.55, dotCalls: 124, packed: 0.677, stored: 15.4, filterCalls: 700, spread: 7.98, acrossVectors: 18, columns: 15.2, strides: 5.02, stridePlanes: 12.8, wideProducts: 2.03, wideTiles: 26.2, lineProducts: 0.9, lineLoads: 2.2, lineRows: 30, windowProducts: 2, windowLoads: 2.2, windowTiles: 4.7, thirdRows: 15, thirdBlocks: 7, thirdPlanes: 15, far: 2, fourProducts: 2.2, fourRuns: 20},
 	kernel.AVX512:   {cost.Steps: 0.958, cost.Calls: 163, products: 1.1, planeCalls: 40, frameRows: 0.351, frameVectors: 2.19, splitRows: 9, splitElems: 2.76, resultRows: 8, dots: 1.3, dotCalls: 40, packed: 0.482, strides: 1.5, stridePlanes: 6.2, stored: 2.11, filterCalls: 370, spread: 3.2, acrossVectors: 7.6, wideProducts: 0.47, wideTiles: 18.5, wideSteps: 5.37, lineProducts: 0.22, lineLoads: 1.71, lineRows: 9, windowProducts: 0.59, windowLoads: 1.16, windowTiles: 4.4, thirdRows: 4.9, thirdBlocks: 4.1, thirdPlanes: 6},
 }
 
@@ -59,6 +61,10 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	if s, ok := thirdsOf(p, d); ok {
 		w := s.Work()
 		t[thirdPlanes], t[thirdBlocks], t[thirdRows] = w.Planes, w.Blocks, w.Rows
+		return t
+	}
+	if f, ok := foursOf(p); ok {
+		t[fourProducts], t[fourRuns] = f.Work()
 		return t
 	}
 	if l, ok := lines.Of(p); ok {

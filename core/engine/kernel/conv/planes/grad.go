@@ -93,6 +93,10 @@ func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
 		s.GradInput(dy, w, dx, scratch)
 		return
 	}
+	if f, ok := foursOf(p); ok {
+		f.GradInput(dy, w, dx)
+		return
+	}
 	if l, ok := lines.Of(p); ok {
 		l.GradInput(dy, w, dx, scratch)
 		return

@@ -2,6 +2,7 @@ package planes
 
 import (
 	"github.com/trainctl/trainctl/core/engine/kernel"
+	"github.com/trainctl/trainctl/core/engine/kernel/conv/fours"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/geometry"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/lines"
 	"github.com/trainctl/trainctl/core/engine/kernel/conv/thirds"
@@ -45,6 +46,12 @@ func thirdsOf(p *geometry.Shape, d geometry.Direction) (thirds.Thirds, bool) {
 	return s, ok && !takesSmall(p, d) && (short || !takesWideStrided(p, d))
 }
 
+// foursOf is p by package fours, if no wider vectors take less time for it.
+func foursOf(p *geometry.Shape) (fours.Fours, bool) {
+	f, ok := fours.Of(p)
+	return f, ok && (!kernel.Wide() || kernel.Halves())
+}
+
 // inputFrame is that of x, of as many images as fit into room elements.
 func inputFrame(p *geometry.Shape, room int) planeFrame {
 	return newPlaneFrame(p.N, room, p.H, p.W, p.StrideH, p.StrideW, p.PadH, p.PadW,
@@ -61,6 +68,9 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 	}
 	if s, ok := thirdsOf(p, d); ok {
 		return s.Scratch()
+	}
+	if f, ok := foursOf(p); ok {
+		return f.Scratch(d)
 	}
 	if l, ok := lines.Of(p); ok {
 		return l.Scratch(d)
@@ -109,6 +119,10 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 	}
 	if s, ok := thirdsOf(p, geometry.ToOutput); ok {
 		s.Forward(x, w, bias, y, scratch)
+		return
+	}
+	if f, ok := foursOf(p); ok {
+		f.Forward(x, w, bias, y)
 		return
 	}
 	if l, ok := lines.Of(p); ok {

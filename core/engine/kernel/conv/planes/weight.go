@@ -54,6 +54,9 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 	if s, ok := thirdsOf(p, geometry.ToWeight); ok {
 		return writeSums(s.WeightSums(x, dy, scratch), dw, accumulate)
 	}
+	if f, ok := foursOf(p); ok {
+		return writeSums(f.WeightSums(x, dy, scratch), dw, accumulate)
+	}
 	if l, ok := lines.Of(p); ok {
 		return writeSums(l.WeightSums(x, dy, scratch), dw, accumulate)
 	}

@@ -141,6 +141,12 @@ func (r *registers) shuffled(name string, ops []operand.Op) bool {
 			r.zero(zero)
 			r.set(fmt.Sprintf("VEXT\t$%d, V{2}.B16, V{1}.B16, V{0}.B16", imm), d, from[0], zero)
 		})
+	case "VPSLLDQ":
+		r.pairwise(ops[1:], func(d Reg, from []Reg) {
+			zero := r.temp()
+			r.zero(zero)
+			r.set(fmt.Sprintf("VEXT\t$%d, V{2}.B16, V{1}.B16, V{0}.B16", 16-imm), d, zero, from[0])
+		})
 	case "VPALIGNR":
 		r.pairwise(ops[1:], func(d Reg, from []Reg) {
 			r.set(fmt.Sprintf("VEXT\t$%d, V{2}.B16, V{1}.B16, V{0}.B16", imm), d, from[0], from[1])
