@@ -110,7 +110,7 @@ func (g *gemmPairs) run(scratch []float32) {
 	}
 	s, pairs := TileShapes[kernel.Current()], kernel.CeilDiv(g.k, 2)
 	height := EvenRows(g.m, s.Rows)
-	mc := min(g.m, blockM/height*height)
+	mc := blockRows(g.m, g.n, min(g.m, blockM/height*height), height, tallRows)
 	depth := EvenRows(pairs, BlockK)
 	packedA := scratch[:depth*mc+packSlack]
 	packedB := scratch[len(packedA):]

@@ -18,6 +18,24 @@ const (
 // packSlack is what packing may write beyond the end of the last panel.
 const packSlack = kernel.Block * maxTileCols
 
+// A C that is not in the L2 cache is written by fewer rows at a time, a panel of columns after the other: its rows are that many streams, which
+// hardware follows if they are few.
+const (
+	bigC     = 1 << 18 // elements of such a C
+	tallRows = 56      // of it
+	flatRows = 28      // if sums are so short that the next panel's are soon written
+	shortSum = 64      // of k in such a sum
+)
+
+// blockRows is how many rows of a C of m×n are worked on at once, in tiles of a height: at most most if C is big, and block otherwise, or if all
+// rows are a single block.
+func blockRows(m, n, block, height, most int) int {
+	if m > block && m*n > bigC {
+		return min(block, max(1, most/height)*height)
+	}
+	return block
+}
+
 // strided is a matrix of any element order: element (i, j) is at i·row + j·col.
 type strided[T kernel.Float] struct {
 	data     []T

@@ -95,6 +95,7 @@ const (
 	longRow  = 128     // elements of its rows, of which a tile takes a line each
 	fewSums  = 1 << 11 // elements of C up to which blocks of a B that is not packed are prefetched a block ahead
 	farB     = 1 << 20 // elements of such a B from which it pays
+	nearN    = 512     // columns of B whose panels are multiplied soon after they are packed
 )
 
 // run takes the form that suits how the matrices lie. With k along the rows of
@@ -208,10 +209,8 @@ func (p *product) acrossSlab(i, m, l, kc, j, n, height int, packed []float32) {
 // runApart computes C = A·B from A as it lies. Registers add up at most most of k.
 func (p *product) runApart(most int, scratch []float32) {
 	depth, height := EvenRows(p.k, most), EvenRows(p.m, p.rowsApart(p.a.row))
-	slab := min(p.m, max(1, blockA/(depth*height))*height)
-	p.overBlocks(slab, depth, scratch, func(i, rows, l, k, j, cols, packed int) {
-		p.apartSlab(i, rows, l, k, j, cols, packed, height, scratch)
-	})
+	slab := blockRows(p.m, p.n, min(p.m, max(1, blockA/(depth*height))*height), height, tallRows)
+	p.overBlocks(slab, depth, scratch, func(b block) { p.apartSlab(b, height) })
 }
 
 // How far ahead A and C are prefetched in tiles, where their rows are short, and along A and B in steps of k. Hardware
@@ -229,23 +228,23 @@ func (p *product) shortAndFar() bool {
 	return p.a.row <= row && p.ldc <= row && p.m*(p.a.row+p.ldc) > cache
 }
 
-// apartSlab multiplies m rows of A from i on with k×n of B, whose panels from column packed on are packed.
-func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float32) {
+// apartSlab multiplies a block in tiles of a height.
+func (p *product) apartSlab(b block, height int) {
 	var bias [maxTileCols]float32
-	t := strip{k: k, aStep: 4 * p.a.row, ldc: 4 * p.ldc, bias: &bias[0]}
-	if p.add || l > 0 {
+	t := strip{k: b.k, aStep: 4 * p.a.row, ldc: 4 * p.ldc, bias: &bias[0]}
+	if p.add || b.l > 0 {
 		t.add = 1
 	}
 	far := p.shortAndFar()
-	for r := 0; r < n; r += p.cols {
-		vectors := p.panel(&t, l, k, j, r, n, packed, panels)
-		if p.f.Bias != nil && l == 0 {
-			copy(bias[:], p.f.Bias[j+r:j+min(n, r+p.cols)])
+	for r := 0; r < b.n; r += p.cols {
+		vectors := p.panel(&t, b, r)
+		if p.f.Bias != nil && b.l == 0 {
+			copy(bias[:], p.f.Bias[b.j+r:b.j+min(b.n, r+p.cols)])
 		}
-		for q, rows := 0, 0; q < m; q += rows * t.tiles {
-			rows, t.tiles = tilesOf(m-q, height)
-			t.a, t.aNext = &p.a.data[(i+q)*p.a.row+l], 4*rows*p.a.row
-			t.c = &p.c[(i+q)*p.ldc+j+r]
+		for q, rows := 0, 0; q < b.m; q += rows * t.tiles {
+			rows, t.tiles = tilesOf(b.m-q, height)
+			t.a, t.aNext = &p.a.data[(b.i+q)*p.a.row+b.l], 4*rows*p.a.row
+			t.c = &p.c[(b.i+q)*p.ldc+b.j+r]
 			if far {
 				t.aheadA, t.aheadC = apartAheadA*t.aNext, apartAheadC*rows*t.ldc
 			}
@@ -254,16 +253,15 @@ func (p *product) apartSlab(i, m, l, k, j, n, packed, height int, panels []float
 	}
 }
 
-// panel tells a strip where its columns of B are, from j+r to at most j+n: in B itself or, from column packed on, in
-// panels. It returns how many vectors they are.
-func (p *product) panel(t *strip, l, k, j, r, n, packed int, panels []float32) (vectors int) {
-	width := min(p.cols, n-r)
+// panel tells a strip where its columns of B are, from r on of a block's: in B itself or in panels. It returns how many vectors they are.
+func (p *product) panel(t *strip, b block, r int) (vectors int) {
+	width := min(p.cols, b.n-r)
 	t.n0, t.n1 = p.Mask(min(width, p.Lanes)), p.Mask(max(width-p.Lanes, 0))
-	if vectors = p.vectors(width); r < packed {
-		t.b, t.bStep = &p.b.data[l*p.b.row+j+r], 4*p.b.row
+	if vectors = p.vectors(width); r < b.packed {
+		t.b, t.bStep = &p.b.data[b.l*p.b.row+b.j+r], 4*p.b.row
 	} else {
-		step := p.vectors(min(p.cols, max(n, p.packedCols)-r))
-		t.b, t.bStep = &panels[(r-packed)*k], 4*p.Lanes*step
+		step := p.vectors(min(p.cols, max(b.n, p.packedCols)-r))
+		t.b, t.bStep = &b.panels[(r-b.packed)*b.k], 4*p.Lanes*step
 	}
 	return vectors
 }
@@ -297,7 +295,7 @@ func MulPacked(m, n, k int, a []float32, lda int, packed []float32, rows int, c 
 	p := product{gemmCall: gemmCall[float32]{TileShape: shapeOf[float32](), m: m, n: n, k: k, a: strided[float32]{a, lda, 1}, c: c, ldc: ldc}, packedCols: rows}
 	height, depth := EvenRows(m, p.rowsApart(lda)), EvenRows(k, deepest)
 	for l := 0; l < k; l += depth {
-		p.apartSlab(0, m, l, min(depth, k-l), 0, n, 0, height, packed[l*packedRows(rows):])
+		p.apartSlab(block{m: m, l: l, k: min(depth, k-l), n: n, panels: packed[l*packedRows(rows):]}, height)
 	}
 }
 
@@ -321,35 +319,59 @@ func (s TileShape) vectors(cols int) int {
 // runAlong computes C = A·B with A packed, unless it lies as if it were.
 func (p *product) runAlong(scratch []float32) {
 	height, mc, depth, packedA, packedB := cut(p.m, p.k, p.Rows, scratch)
-	p.overBlocks(mc, depth, packedB, func(i, rows, l, k, j, cols, packed int) {
-		p.alongBlock(i, rows, l, k, j, cols, packed, height, packedA, packedB)
-	})
+	most := tallRows
+	if p.k <= shortSum {
+		most = flatRows
+	}
+	mc = blockRows(p.m, p.n, mc, height, most)
+	p.overBlocks(mc, depth, packedB, func(b block) { p.alongBlock(b, height, packedA) })
 }
 
-// overBlocks calls f for the blocks of a product: rows i to i+rows of A, l to l+k of its columns, and j to j+cols of
-// B's. B is taken as it lies, if that is along its rows and few rows of C need it, up to column packed; from there
-// on it lies in panels.
-func (p *product) overBlocks(height, depth int, panels []float32, f func(i, rows, l, k, j, cols, packed int)) {
-	for j := 0; j < p.n; j += blockN {
-		cols := min(blockN, p.n-j)
-		packed := p.packedFrom(cols)
+// block is what is multiplied at once: rows i to i+m of A, l to l+k of its columns, and j to j+n of B's.
+type block struct {
+	i, m, l, k, j, n int
+	packed           int       // the column from which on B lies in panels, and not as it is
+	panels           []float32 // of these columns
+	again            bool      // A's part is that of the block before
+}
+
+// overBlocks calls f for the blocks of a product, of at most so many rows and so much depth. B is taken as it lies, if that is along its rows and few
+// rows of C need it. If all rows of A are one block, that is packed once for narrower blocks of B, which are still in the L2 cache when they are multiplied.
+func (p *product) overBlocks(rows, depth int, panels []float32, f func(b block)) {
+	if p.m <= rows && p.many() && p.packedFrom(p.n) == 0 {
 		for l := 0; l < p.k; l += depth {
-			k := min(depth, p.k-l)
-			if packed < cols {
-				PackPanels(p.TileShape, p.b.data[l*p.b.row+(j+packed)*p.b.col:], p.b.col, p.b.row, cols-packed, k, p.cols, panels)
+			for j := 0; j < p.n; j += nearN {
+				b := block{m: p.m, l: l, k: min(depth, p.k-l), j: j, n: min(nearN, p.n-j), panels: panels, again: j > 0}
+				p.packPanels(l, b.k, j, b.n, panels)
+				f(b)
 			}
-			for i := 0; i < p.m; i += height {
-				f(i, min(height, p.m-i), l, k, j, cols, packed)
+		}
+		return
+	}
+	for j := 0; j < p.n; j += blockN {
+		b := block{j: j, n: min(blockN, p.n-j), panels: panels}
+		b.packed = p.packedFrom(b.n)
+		for b.l = 0; b.l < p.k; b.l += depth {
+			if b.k = min(depth, p.k-b.l); b.packed < b.n {
+				p.packPanels(b.l, b.k, j+b.packed, b.n-b.packed, panels)
+			}
+			for b.i = 0; b.i < p.m; b.i += rows {
+				b.m = min(rows, p.m-b.i)
+				f(b)
 			}
 		}
 	}
 }
 
+// packPanels packs rows l to l+k of columns j to j+n of B.
+func (p *product) packPanels(l, k, j, n int, panels []float32) {
+	PackPanels(p.TileShape, p.b.data[l*p.b.row+j*p.b.col:], p.b.col, p.b.row, n, k, p.cols, panels)
+}
+
 // packedFrom is the column of B's block from which on it is packed: the first, or
 // that of a panel whose vectors are not whole.
 func (p *product) packedFrom(n int) int {
-	many := p.k*p.n >= packMany && !(p.m <= fewRows && p.b.row <= shortRow)
-	if p.b.col != 1 || p.m >= packFrom || many {
+	if p.b.col != 1 || p.m >= packFrom || p.many() && !(p.m <= fewRows && p.b.row <= shortRow) {
 		return 0
 	}
 	if n%p.cols == p.Lanes { // the last panel is one whole vector
@@ -358,36 +380,39 @@ func (p *product) packedFrom(n int) int {
 	return n / p.cols * p.cols
 }
 
-// alongBlock multiplies m×k of A with k×n of B, whose panels from column packed on are packed.
-func (p *product) alongBlock(i, m, l, k, j, n, packed, height int, packedA, packedB []float32) {
-	t := strip{k: k, ldc: 4 * p.ldc}
-	if p.startAtBias && l == 0 {
-		for row := i; row < i+m; row++ {
-			copy(p.c[row*p.ldc+j:][:n], p.f.Bias[j:])
+// many reports whether rows of B are too many for the L2 cache.
+func (p *product) many() bool { return p.b.col == 1 && p.k*p.n >= packMany }
+
+// alongBlock multiplies a block in tiles of a height.
+func (p *product) alongBlock(b block, height int, packedA []float32) {
+	t := strip{k: b.k, ldc: 4 * p.ldc}
+	if p.startAtBias && b.l == 0 {
+		for row := b.i; row < b.i+b.m; row++ {
+			copy(p.c[row*p.ldc+b.j:][:b.n], p.f.Bias[b.j:])
 		}
 	}
-	if p.add || p.startAtBias || l > 0 {
+	if p.add || p.startAtBias || b.l > 0 {
 		t.add = 1
 	}
-	inPlace := p.a.row == 1 && p.alpha == 1 && (n < packWide*p.cols && !p.farRows() || stays(k, p.a.col))
-	if !inPlace {
-		p.packA(i, l, m, k, height, packedA)
+	inPlace := p.a.row == 1 && p.alpha == 1 && (min(p.n, blockN) < packWide*p.cols && !p.farRows() || stays(b.k, p.a.col))
+	if !inPlace && !b.again {
+		p.packA(b.i, b.l, b.m, b.k, height, packedA)
 	}
-	for r := 0; r < n; r += p.cols {
-		vectors := p.panel(&t, l, k, j, r, n, packed, packedB)
-		for q, rows := 0, 0; q < m; q += rows * t.tiles {
-			rows, t.tiles = tilesOf(m-q, height)
+	for r := 0; r < b.n; r += p.cols {
+		vectors := p.panel(&t, b, r)
+		for q, rows := 0, 0; q < b.m; q += rows * t.tiles {
+			rows, t.tiles = tilesOf(b.m-q, height)
 			if inPlace {
-				t.a, t.aStep, t.aNext = &p.a.data[i+q+l*p.a.col], 4*p.a.col, 4*rows
+				t.a, t.aStep, t.aNext = &p.a.data[b.i+q+b.l*p.a.col], 4*p.a.col, 4*rows
 			} else {
-				t.a, t.aStep, t.aNext = &packedA[q*k], 4*rows, 4*rows*k
+				t.a, t.aStep, t.aNext = &packedA[q*b.k], 4*rows, 4*rows*b.k
 			}
-			if t.far = 0; inPlace && r < packed {
-				p.lookAhead(&t, p.k-l-k)
+			if t.far = 0; inPlace && r < b.packed {
+				p.lookAhead(&t, p.k-b.l-b.k)
 			}
-			at := (i+q)*p.ldc + j + r
+			at := (b.i+q)*p.ldc + b.j + r
 			t.c = &p.c[at]
-			if p.f.Gate != nil && l+k == p.k {
+			if p.f.Gate != nil && b.l+b.k == p.k {
 				t.gate = &p.f.Gate[at]
 			}
 			runAlong(p.Lanes, rows, vectors, &t)
@@ -442,15 +467,16 @@ func (p *product) packA(i, l, m, k, height int, dst []float32) {
 // which is as high as the tile is wide, is filled up to whole vectors; others are
 // as high as the rows that are left.
 func PackPanels(s TileShape, src []float32, row, col, m, k, height int, dst []float32) {
-	for p := 0; p < m; p += height {
+	packed := 0
+	if row == 1 && height == 2*s.Lanes {
+		packed = m / height * height
+		packPairs(src, col, packed, k, height, dst)
+	}
+	for p := packed; p < m; p += height {
 		rows := min(height, m-p)
 		step := rows
 		if height == s.cols {
 			step = s.Lanes * s.vectors(rows)
-		}
-		if row == 1 && rows == height && height == 2*s.Lanes {
-			vecPackPair(k, &src[p], 4*col, &dst[p*k])
-			continue
 		}
 		for part := 0; part < rows; part += s.Lanes {
 			n, from, to := min(s.Lanes, rows-part), &src[(p+part)*row], &dst[p*k+part]
@@ -459,6 +485,17 @@ func PackPanels(s TileShape, src []float32, row, col, m, k, height int, dst []fl
 			} else {
 				packAcross(s.Lanes, n, from, 4*row, k, s.Mask((k-1)%s.Lanes+1), to, 4*step)
 			}
+		}
+	}
+}
+
+// packPairs copies k rows of whole panels of two vectors, some rows at a time along all panels: hardware follows so many streams,
+// and they share no set of the L2 cache even if they lie a power of two apart.
+func packPairs(src []float32, stride, columns, k, width int, dst []float32) {
+	const streams = 24
+	for l := 0; l < k; l += streams {
+		for p := 0; p < columns; p += width {
+			vecPackPair(min(streams, k-l), &src[p+l*stride], 4*stride, 4*width, &dst[p*k+l*width])
 		}
 	}
 }

@@ -78,6 +78,14 @@ func TestGemmFinish(t *testing.T) {
 		testFinish[float32](t, finishCase{m: 34, n: 30, k: 1024, transB: true, bias: true}, 5e-4) // rows a page apart
 		testFinish[float32](t, finishCase{m: 2, n: 2100, k: 40, transB: true, relu: true}, 5e-4)
 		testFinish[float32](t, finishCase{m: 2100, n: 3, k: 40, transB: true, relu: true}, 5e-4)
+		for i := range 8 { // a B and a C that are not in the L2 cache, in several blocks
+			c := finishCase{m: 70, n: 1100, k: 300, transA: i&1 > 0, gate: i&2 > 0, pad: 3}
+			if i&4 > 0 {
+				c.m, c.n, c.beta = 530, 510, 1
+			}
+			testFinish[float32](t, c, 5e-4)
+		}
+		testFinish[float32](t, finishCase{m: 530, n: 510, k: 60, transA: true, bias: true}, 5e-4)
 	})
 }
 

@@ -234,22 +234,23 @@ row:
 	VZEROUPPER
 	RET
 
-// func packPairAVX2(k int, src *float32, stride int, dst *float32)
+// func packPairAVX2(k int, src *float32, stride int, ahead int, dst *float32)
 // Requires: AVX, MMX+
-TEXT ·packPairAVX2(SB), NOSPLIT, $0-32
+TEXT ·packPairAVX2(SB), NOSPLIT, $0-40
 	MOVQ k+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ stride+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ ahead+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 row:
 	VMOVUPS    (CX), Y0
 	VMOVUPS    32(CX), Y1
-	PREFETCHT2 64(CX)
-	VMOVUPS    Y0, (BX)
-	VMOVUPS    Y1, 32(BX)
+	PREFETCHT2 (CX)(BX*1)
+	VMOVUPS    Y0, (SI)
+	VMOVUPS    Y1, 32(SI)
 	ADDQ       DX, CX
-	ADDQ       $+64, BX
+	ADDQ       $+64, SI
 	DECQ       AX
 	JNZ        row
 	VZEROUPPER
@@ -718,23 +719,24 @@ row:
 	VZEROUPPER
 	RET
 
-// func packPairAVX512(k int, src *float32, stride int, dst *float32)
+// func packPairAVX512(k int, src *float32, stride int, ahead int, dst *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packPairAVX512(SB), NOSPLIT, $0-32
+TEXT ·packPairAVX512(SB), NOSPLIT, $0-40
 	MOVQ k+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ stride+16(FP), DX
-	MOVQ dst+24(FP), BX
+	MOVQ ahead+24(FP), BX
+	MOVQ dst+32(FP), SI
 
 row:
 	VMOVUPS    (CX), Z0
 	VMOVUPS    64(CX), Z1
-	PREFETCHT2 128(CX)
-	PREFETCHT2 192(CX)
-	VMOVUPS    Z0, (BX)
-	VMOVUPS    Z1, 64(BX)
+	PREFETCHT2 (CX)(BX*1)
+	PREFETCHT2 64(CX)(BX*1)
+	VMOVUPS    Z0, (SI)
+	VMOVUPS    Z1, 64(SI)
 	ADDQ       DX, CX
-	ADDQ       $+128, BX
+	ADDQ       $+128, SI
 	DECQ       AX
 	JNZ        row
 	VZEROUPPER
