@@ -535,7 +535,7 @@ nextRun:
 	RET
 
 // func stridedGrad3Pad0AVX2(stridedPlanes *stridedPlanes)
-// Requires: AVX, AVX2, CMOV, FMA3
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·stridedGrad3Pad0AVX2(SB), NOSPLIT, $0-8
 	MOVQ stridedPlanes+0(FP), AX
 	MOVQ 216(AX), CX
@@ -590,6 +590,7 @@ step:
 	LEAQ        (SI)(DI*1), R13
 	CMPQ        DI, R8
 	CMOVQCC     R9, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        48(AX), DI
 	VPERMPD     $0xd8, (R13), Y10
 	VANDPS      32(DX), Y10, Y10
@@ -601,6 +602,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y9, Y8, Y12
 	VUNPCKLPS   Y9, Y8, Y8
@@ -612,6 +614,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y9, Y8, Y12
 	VUNPCKLPS   Y9, Y8, Y8
@@ -1504,7 +1507,7 @@ nextRun:
 	RET
 
 // func stridedGrad3Pad1AVX2(stridedPlanes *stridedPlanes)
-// Requires: AVX, AVX2, CMOV, FMA3
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·stridedGrad3Pad1AVX2(SB), NOSPLIT, $0-8
 	MOVQ stridedPlanes+0(FP), AX
 	MOVQ 216(AX), CX
@@ -1559,6 +1562,7 @@ step:
 	LEAQ        (SI)(DI*1), R13
 	CMPQ        DI, R8
 	CMOVQCC     R9, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        48(AX), DI
 	VPERMPD     $0xd8, (R13), Y10
 	VANDPS      32(DX), Y10, Y10
@@ -1570,6 +1574,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y8, Y9, Y12
 	VUNPCKLPS   Y8, Y9, Y9
@@ -1581,6 +1586,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y8, Y9, Y12
 	VUNPCKLPS   Y8, Y9, Y9
@@ -1611,7 +1617,7 @@ nextRun:
 	RET
 
 // func stridedGrad5Pad2AVX2(stridedPlanes *stridedPlanes)
-// Requires: AVX, AVX2, CMOV, FMA3
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·stridedGrad5Pad2AVX2(SB), NOSPLIT, $0-8
 	MOVQ stridedPlanes+0(FP), AX
 	MOVQ 216(AX), CX
@@ -1707,6 +1713,7 @@ step:
 	LEAQ        (SI)(DI*1), R13
 	CMPQ        DI, R8
 	CMOVQCC     R9, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        48(AX), DI
 	VPERMPD     $0xd8, (R13), Y9
 	VANDPS      32(DX), Y9, Y9
@@ -1722,6 +1729,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y4, Y3, Y12
 	VUNPCKLPS   Y4, Y3, Y3
@@ -1735,6 +1743,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y6, Y5, Y3
 	VUNPCKLPS   Y6, Y5, Y5
@@ -1779,7 +1788,7 @@ nextRun:
 	RET
 
 // func stridedGrad7Pad3AVX2(stridedPlanes *stridedPlanes)
-// Requires: AVX, AVX2, CMOV, FMA3
+// Requires: AVX, AVX2, CMOV, FMA3, MMX+
 TEXT ·stridedGrad7Pad3AVX2(SB), NOSPLIT, $0-8
 	MOVQ stridedPlanes+0(FP), AX
 	MOVQ 216(AX), CX
@@ -1930,6 +1939,7 @@ step:
 	LEAQ        (SI)(DI*1), R13
 	CMPQ        DI, R8
 	CMOVQCC     R9, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        48(AX), DI
 	VPERMPD     $0xd8, (R13), Y10
 	VANDPS      32(DX), Y10, Y10
@@ -1949,6 +1959,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y0, Y1, Y14
 	VUNPCKLPS   Y0, Y1, Y1
@@ -1964,6 +1975,7 @@ step:
 	LEAQ        (BX)(R10*1), R13
 	CMPQ        R10, R11
 	CMOVQCC     R12, R13
+	PREFETCHT0  8192(R13)
 	ADDQ        40(AX), R10
 	VUNPCKHPS   Y2, Y3, Y0
 	VUNPCKLPS   Y2, Y3, Y3

@@ -305,6 +305,7 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 		}
 		a.Label("step")
 		k.place(k.yAt, yOff, yEnd, zeros, p)
+		a.PREFETCHT0(operand.Mem{Base: p, Disp: pages})
 		a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, yOff)
 		dy := a.Vecs((size + 1) / 2)
 		for i, v := range dy {
@@ -328,6 +329,7 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 		}
 		finish := func(v [2]reg.VecVirtual) {
 			k.place(k.xAt, xOff, xEnd, lost, p)
+			a.PREFETCHT0(operand.Mem{Base: p, Disp: pages})
 			a.ADDQ(operand.Mem{Base: k.t, Disp: spXRow}, xOff)
 			if odd {
 				v[0], v[1] = v[1], v[0]
