@@ -216,7 +216,7 @@ func (s *tiled) call(planes int, x, y *float32) tilePlanes {
 
 // far is 1 where planes do not stay in a cache and are read every few rows, for which kernels prefetch those that follow.
 func (s *tiled) far() int {
-	if s.stepH > 1 && s.batch*s.planes*(s.h*s.w+s.oh*s.ow) >= cost.FarElems/2 {
+	if s.batch*s.planes*(s.h*s.w+s.oh*s.ow) >= cost.FarElems/2 {
 		return 1
 	}
 	return 0
