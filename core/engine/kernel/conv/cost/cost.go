@@ -7,13 +7,14 @@ import (
 
 // Terms is how often an algorithm does what takes time: what the tiles of the micro-kernel take, which most
 // algorithms share, and from Own on what the algorithm's package names.
-type Terms [35]float64
+type Terms [36]float64
 
 // The terms that are shared.
 const (
 	Steps  = iota // cycles of the multiply-adds of tiles, as the core could issue them
 	Calls         // of a micro-kernel
 	Stores        // vectors of a tile's sums that are written
+	Copied        // elements that are copied behind all caches: see FarCopies
 	Own
 )
 
@@ -121,6 +122,15 @@ func TileLanes(wide, narrow, in, out int) int {
 		return eight
 	}
 	return lanes
+}
+
+// FarCopies is the elements of both sides of a convolution if they lie behind all caches and filters have so few taps that their products do not hide what
+// it takes to copy images and results. That is so for one tap, of which a product of matrices reads images as they lie.
+func FarCopies(elems, taps int) float64 {
+	if taps > 1 || elems < FarElems {
+		return 0
+	}
+	return float64(elems)
 }
 
 // Scatters reports whether so many planes, and others, lie in more pages than the core keeps the addresses of: tiles

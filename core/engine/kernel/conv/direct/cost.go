@@ -39,9 +39,9 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, unseenVectors: 1.5, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, filterSteps: 0.96, filterTiles: 22, filterTurned: 2, filterRuns: 53, filterPlaces: 12.3, streamed: 0.08, streamedFar: 0.64},
-	cost.HalvedAVX2: {cost.Steps: 1.06, cost.Calls: 110, frameRows: 0.145, frameVectors: 30.6, splitRows: 23.2, splitElems: 6.91, joinedRows: 17.2, unseenVectors: 3, gatheredRows: 7.52, packedTaps: 14.6, dotSteps: 1.22, dotMasked: 1.08, dotCalls: 137, scattered: 1.7, thin: 2.92, filterSteps: 0.977, filterTiles: 115, filterTurned: 10.1, filterRuns: 88.1, filterPlaces: 27, streamed: 0.335, streamedFar: 0.335},
-	kernel.AVX512:   {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, unseenVectors: 4, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, filterSteps: 0.933, filterTiles: 31.9, filterTurned: 3.28, filterRuns: 71.8, filterPlaces: 13.9, streamed: 0.2, streamedFar: 0.2},
+	kernel.AVX2:     {cost.Steps: 0.914, cost.Calls: 19.7, frameVectors: 3.67, splitRows: 5.88, splitElems: 3.57, joinedRows: 6.37, unseenVectors: 1.5, gatheredRows: 3.49, packedTaps: 4.6, dotSteps: 1.2, dotMasked: 0.531, dotCalls: 60.9, scattered: 2, thin: 3, filterSteps: 0.96, filterTiles: 22, filterTurned: 2, filterRuns: 53, filterPlaces: 12.3, streamed: 0.08, streamedFar: 0.64, cost.Copied: 0.6},
+	cost.HalvedAVX2: {cost.Steps: 1.06, cost.Calls: 110, frameRows: 0.145, frameVectors: 30.6, splitRows: 23.2, splitElems: 6.91, joinedRows: 17.2, unseenVectors: 3, gatheredRows: 7.52, packedTaps: 14.6, dotSteps: 1.22, dotMasked: 1.08, dotCalls: 137, scattered: 1.7, thin: 2.92, filterSteps: 0.977, filterTiles: 115, filterTurned: 10.1, filterRuns: 88.1, filterPlaces: 27, streamed: 0.335, streamedFar: 0.335, cost.Copied: 0.6},
+	kernel.AVX512:   {cost.Steps: 0.942, cost.Calls: 45, frameVectors: 4.71, splitRows: 6.36, splitElems: 3.41, joinedRows: 6.05, unseenVectors: 4, gatheredRows: 2.14, packedTaps: 4.42, dotSteps: 1.15, dotMasked: 0.386, dotSums: 6.77, scattered: 0.478, thin: 3.3, viewSteps: 0.832, viewCalls: 198, viewImages: 11.3, viewRows: 1.38, viewCopies: 2.14, filterSteps: 0.933, filterTiles: 31.9, filterTurned: 3.28, filterRuns: 71.8, filterPlaces: 13.9, streamed: 0.2, streamedFar: 0.2, cost.Copied: 0.7},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -60,6 +60,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[streamed], t[streamedFar] = streams(p)
 	case d != geometry.ToWeight && t[filterSteps] == 0:
 		t[packedTaps] = float64(p.PatchSize() * kg)
+		t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S) / float64(g)
 	}
 	return t.Times(float64(g))
 }

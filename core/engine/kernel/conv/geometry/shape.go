@@ -53,6 +53,9 @@ func (p *Shape) Depthwise() bool { return p.GroupCount() > 1 && p.C == p.GroupCo
 // PatchSize is the number of inputs that one output depends on.
 func (p *Shape) PatchSize() int { return p.C / p.GroupCount() * p.R * p.S }
 
+// Elems is the elements of x and y.
+func (p *Shape) Elems() int { return p.N * (p.C*p.H*p.W + p.K*p.OutH()*p.OutW()) }
+
 // Validate says what is wrong with the geometry, if anything.
 func (p *Shape) Validate() error {
 	switch g := p.GroupCount(); {

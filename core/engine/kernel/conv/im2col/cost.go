@@ -23,9 +23,9 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.92, cost.Calls: 19.5, cost.Stores: 2.25, packed: 0.627, products: 968, frameRows: 28.3, tapBands: 1.16, tapRows: 4.65, tapVectors: 12.6, blockRows: 3.67, blockElems: 2.48, transposed: 1.4, transposedFar: 3},
-	cost.HalvedAVX2: {cost.Steps: 1.01, cost.Calls: 20, cost.Stores: 12.8, packed: 1.82, products: 3.31e+03, frameRows: 59.2, tapBands: 1.2, tapRows: 6.43, tapVectors: 29.9, blockRows: 4, blockElems: 4.96, transposed: 1.13, transposedFar: 4},
-	kernel.AVX512:   {cost.Steps: 0.849, cost.Calls: 23.4, cost.Stores: 4.74, packed: 0.442, products: 508, frameRows: 9.43, frameElems: 1.6, tapBands: 20.3, tapVectors: 3.9, blockRows: 12.9, blockElems: 2, transposed: 1.5, transposedFar: 3},
+	kernel.AVX2:     {cost.Steps: 0.92, cost.Calls: 19.5, cost.Stores: 2.25, packed: 0.627, products: 968, frameRows: 28.3, tapBands: 1.16, tapRows: 4.65, tapVectors: 12.6, blockRows: 3.67, blockElems: 2.48, transposed: 1.4, transposedFar: 3, cost.Copied: 0.6},
+	cost.HalvedAVX2: {cost.Steps: 1.01, cost.Calls: 20, cost.Stores: 12.8, packed: 1.82, products: 3.31e+03, frameRows: 59.2, tapBands: 1.2, tapRows: 6.43, tapVectors: 29.9, blockRows: 4, blockElems: 4.96, transposed: 1.13, transposedFar: 4, cost.Copied: 0.6},
+	kernel.AVX512:   {cost.Steps: 0.849, cost.Calls: 23.4, cost.Stores: 4.74, packed: 0.442, products: 508, frameRows: 9.43, frameElems: 1.6, tapBands: 20.3, tapVectors: 3.9, blockRows: 12.9, blockElems: 2, transposed: 1.5, transposedFar: 3, cost.Copied: 1.5},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -33,9 +33,12 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	groups := float64(p.GroupCount())
 	if d != geometry.ToInput {
 		c := inputCall(p)
-		c.count(&t, p.K/p.GroupCount(), d == geometry.ToWeight)
+		if c.count(&t, p.K/p.GroupCount(), d == geometry.ToWeight); d == geometry.ToOutput {
+			t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S) / groups
+		}
 		return t.Times(groups)
 	}
+	t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S) / groups
 	p.Phases(func(h, w geometry.Phase) {
 		c, m := phaseCall(p, h, w), p.C/p.GroupCount()
 		c.count(&t, m, false)

@@ -36,9 +36,9 @@ const scatters = 1 << 10
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.25, dotCalls: 64, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1, viewRuns: 32, viewed: 0.4, picked: 2.2, placed: 8, phases: 350, packedPixels: 0.4},
-	cost.HalvedAVX2: {cost.Steps: 1.37, cost.Stores: 0.888, loaded: 6.2, stored: 9.14, packed: 1.05, pieces: 106, turned: 2.62, dotSteps: 1.45, dotCalls: 1.2e+03, noted: 4.1, apart: 0.03, streamed: 1.02, turnedFar: 6.94, scattered: 1.73, viewRuns: 40, viewed: 0.11, picked: 20.4, placed: 10, phases: 400, packedPixels: 1.05},
-	kernel.AVX512:   {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.47, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6, viewRuns: 30, viewed: 0.45, picked: 4.2, placed: 9, phases: 350, packedPixels: 0.259},
+	kernel.AVX2:     {cost.Steps: 1.04, cost.Stores: 1.01, loaded: 2.49, stored: 3.25, packed: 0.288, pieces: 76.8, turned: 0.899, dotSteps: 1.25, dotCalls: 64, noted: 0.567, apart: 0.0202, streamed: 0.0745, scattered: 1.33, turnedFar: 1, viewRuns: 32, viewed: 0.4, picked: 2.2, placed: 8, phases: 350, packedPixels: 0.4, cost.Copied: 0.6},
+	cost.HalvedAVX2: {cost.Steps: 1.37, cost.Stores: 0.888, loaded: 6.2, stored: 9.14, packed: 1.05, pieces: 106, turned: 2.62, dotSteps: 1.45, dotCalls: 1.2e+03, noted: 4.1, apart: 0.03, streamed: 1.02, turnedFar: 6.94, scattered: 1.73, viewRuns: 40, viewed: 0.11, picked: 20.4, placed: 10, phases: 400, packedPixels: 1.05, cost.Copied: 0.6},
+	kernel.AVX512:   {cost.Steps: 1.06, cost.Stores: 1.96, loaded: 4, stored: 5.25, packed: 0.47, pieces: 50.1, turned: 0.877, dotSteps: 1.25, dotCalls: 266, dotSums: 11, apart: 0.192, streamed: 0.0208, turnedFar: 0.6, viewRuns: 30, viewed: 0.45, picked: 4.2, placed: 9, phases: 350, packedPixels: 0.259, cost.Copied: 1.5},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -54,7 +54,11 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		}
 	}
 	t[directions]++
-	return t.Times(float64(p.GroupCount()))
+	t = t.Times(float64(p.GroupCount()))
+	if d != geometry.ToWeight {
+		t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S)
+	}
+	return t
 }
 
 // weightTerms adds what the gradient of a group's weights takes.

@@ -42,15 +42,15 @@ func (p *plan) blockElems() int {
 	return near
 }
 
-// packs reports whether the in rows are copied, where vectors are short: of planes pages apart, whose lines want the same set of the
-// cache and do not stay there until they are read again; and of planes that are far, where there are so many that cores do not prefetch all of
-// them, and enough products for copies to pay, which take longer where vectors are computed in halves.
+// packs reports whether the in rows are copied: of planes that are far, where there are so many that cores do not prefetch all of them, and enough products for
+// copies to pay, which take longer where vectors are computed in halves; and, where vectors are short, of planes pages apart, whose lines want the
+// same set of the cache and do not stay there until they are read again.
 func (p *plan) packs() bool {
 	const prefetched, pay = 32, 48
-	switch {
-	case kernel.Lanes() >= kernel.Block:
-		return false
-	case p.far && p.reads && p.in >= prefetched && p.in+p.out > pay && !kernel.Halves():
+	if kernel.Lanes() >= kernel.Block { // the next block is prefetched instead, but of so many rows that a block is two vectors
+		return p.far && p.reads && p.in > besideRows && p.out >= prefetched && p.pixels > leastBeside*kernel.Lanes()
+	}
+	if p.far && p.reads && p.in >= prefetched && p.in+p.out > pay && !kernel.Halves() {
 		return true
 	}
 	return p.pagesApart() && (p.out >= 32 || min(p.in, p.out) >= 64)
@@ -63,11 +63,10 @@ func (p *plan) pagesApart() bool { return p.pixels%(4096/4) == 0 }
 // an image has enough vectors for calls to be fewer, and so many of all in rows stay in L1 or come from L2 as fast as they are
 // needed.
 func (p *plan) beside() bool {
-	const rows = 256
 	if p.packs() {
 		return !p.below()
 	}
-	return p.in <= rows && p.pixels > leastBeside*kernel.Lanes()
+	return p.in <= besideRows && p.pixels > leastBeside*kernel.Lanes()
 }
 
 // below reports whether it pays to go down the rows of y where pixels are copied: two vectors of all in rows then stay in L1, and the
@@ -83,8 +82,10 @@ func (p *plan) fetches() bool {
 	return p.far && p.reads && p.beside() && !p.packs()
 }
 
-// leastBeside and mostBeside bound the vectors of pixels that calls take beside each other, and nearElems the elements of all rows of these.
+// besideRows bounds the rows of pixels that calls take beside each other, leastBeside and mostBeside the vectors of a row, and nearElems the elements of
+// all rows of these.
 const (
+	besideRows              = 256
 	leastBeside, mostBeside = 8, 64
 	nearElems               = 1 << 14
 )

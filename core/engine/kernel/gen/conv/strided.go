@@ -123,6 +123,12 @@ func (k *stridedKernel) place(at, off, end, elsewhere, to reg.GPVirtual) {
 	k.CMOVQCC(elsewhere, to)
 }
 
+// placeAhead is place, and prefetches what is worked on later.
+func (k *stridedKernel) placeAhead(at, off, end, elsewhere, to reg.GPVirtual) {
+	k.place(at, off, end, elsewhere, to)
+	k.PREFETCHT0(operand.Mem{Base: to, Disp: pages})
+}
+
 // mask zeroes what tap i of the block must not see.
 func (k *stridedKernel) mask(i int, v reg.VecVirtual) {
 	k.And(operand.Mem{Base: k.run, Disp: crMasks + 32*i}, v, v)
@@ -304,8 +310,7 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 			a.Zero(sums[i][1])
 		}
 		a.Label("step")
-		k.place(k.yAt, yOff, yEnd, zeros, p)
-		a.PREFETCHT0(operand.Mem{Base: p, Disp: pages})
+		k.placeAhead(k.yAt, yOff, yEnd, zeros, p)
 		a.ADDQ(operand.Mem{Base: k.t, Disp: spYRow}, yOff)
 		dy := a.Vecs((size + 1) / 2)
 		for i, v := range dy {
@@ -328,8 +333,7 @@ func stridedGrad(a *isa.Asm, size, pad int) {
 			}
 		}
 		finish := func(v [2]reg.VecVirtual) {
-			k.place(k.xAt, xOff, xEnd, lost, p)
-			a.PREFETCHT0(operand.Mem{Base: p, Disp: pages})
+			k.placeAhead(k.xAt, xOff, xEnd, lost, p)
 			a.ADDQ(operand.Mem{Base: k.t, Disp: spXRow}, xOff)
 			if odd {
 				v[0], v[1] = v[1], v[0]
