@@ -33,11 +33,12 @@ type plan struct {
 	reads           bool // the in rows are those of images, and not copies
 }
 
-// blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2. Where they come from far away rows are longer.
+// blockElems bounds the pixels that are copied at once, so that they stay near: in L1, or soon in L2. Where they come from far away rows are longer, the
+// more so the wider vectors are.
 func (p *plan) blockElems() int {
-	const near, far = 1 << 13, 1 << 14
+	const near, far = 1 << 13, 1 << 11
 	if p.far {
-		return far
+		return far * kernel.Lanes()
 	}
 	return near
 }
@@ -47,13 +48,20 @@ func (p *plan) blockElems() int {
 // same set of the cache and do not stay there until they are read again.
 func (p *plan) packs() bool {
 	const prefetched, pay = 32, 48
-	if kernel.Lanes() >= kernel.Block { // the next block is prefetched instead, but of so many rows that a block is two vectors
-		return p.far && p.reads && p.in > besideRows && p.out >= prefetched && p.pixels > leastBeside*kernel.Lanes()
+	if kernel.Lanes() >= kernel.Block {
+		return p.far && p.reads && p.out >= prefetched/2 && p.outrun()
 	}
 	if p.far && p.reads && p.in >= prefetched && p.in+p.out > pay && !kernel.Halves() {
 		return true
 	}
 	return p.pagesApart() && (p.out >= 32 || min(p.in, p.out) >= 64)
+}
+
+// outrun reports whether planes are too many to be prefetched while tiles read a block of them, which takes less time with wide vectors: so many that a
+// block is two vectors, or fewer whose rows lie many pages apart.
+func (p *plan) outrun() bool {
+	const many, manyPages = 96, 8 * 4096 / 4
+	return p.in > besideRows && p.pixels > leastBeside*kernel.Lanes() || p.in >= many && p.pixels > manyPages
 }
 
 // pagesApart reports whether planes begin pages.
