@@ -75,7 +75,7 @@ func main() {
 var opaque = regexp.MustCompile(`\((\w+) \*byte\)`)
 
 // structs are the types by those names that other packages fill in, too.
-var structs = map[string]string{"tile": "Tile", "planeCopy": "PlaneCopy", "product": "Product"}
+var structs = map[string]string{"tile": "Tile", "planeCopy": "PlaneCopy", "runCopy": "RunCopy", "product": "Product"}
 
 // write writes the assembly and its declarations, and adds to calls.
 func write(f isa.Family, dir string, calls choices) error {

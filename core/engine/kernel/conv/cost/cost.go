@@ -7,7 +7,7 @@ import (
 
 // Terms is how often an algorithm does what takes time: what the tiles of the micro-kernel take, which most
 // algorithms share, and from Own on what the algorithm's package names.
-type Terms [36]float64
+type Terms [40]float64
 
 // The terms that are shared.
 const (

@@ -54,6 +54,41 @@ func vecJoinPlanes(planeCopy *PlaneCopy) {
 	joinPlanesNEON(planeCopy)
 }
 
+// vecCopyRunsOf2 copies runs of 2 elements.
+func vecCopyRunsOf2(runCopy *RunCopy) {
+	copyRunsOf2NEON(runCopy)
+}
+
+// vecCopyRunsFrom2 copies runs of 2 to 4 elements.
+func vecCopyRunsFrom2(runCopy *RunCopy) {
+	copyRunsFrom2NEON(runCopy)
+}
+
+// vecCopyRunsOf4 copies runs of 4 elements.
+func vecCopyRunsOf4(runCopy *RunCopy) {
+	copyRunsOf4NEON(runCopy)
+}
+
+// vecCopyRunsFrom4 copies runs of 4 to 8 elements.
+func vecCopyRunsFrom4(runCopy *RunCopy) {
+	copyRunsFrom4NEON(runCopy)
+}
+
+// vecCopyRunsOf8 copies runs of 8 elements.
+func vecCopyRunsOf8(runCopy *RunCopy) {
+	copyRunsOf8NEON(runCopy)
+}
+
+// vecCopyRunsFrom8 copies runs of 8 to 16 elements.
+func vecCopyRunsFrom8(runCopy *RunCopy) {
+	copyRunsFrom8NEON(runCopy)
+}
+
+// vecCopyLongRuns copies runs of whole vectors and a last one, which overlaps the one before.
+func vecCopyLongRuns(runCopy *RunCopy) {
+	copyLongRunsNEON(runCopy)
+}
+
 // vecGatherTaps1 copies what each tap of a row sees of rows of planes, from up to 1 vectors. It may write zeros behind a row.
 func vecGatherTaps1(tapRows *tapRows) {
 	gatherTaps1NEON(tapRows)

@@ -21,6 +21,29 @@ var (
 	_ = [1]byte{}[unsafe.Offsetof(viewRows{}.second)-96]
 )
 
+// The offsets at which the assembly reads RunCopy: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.Images)-0]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.Bands)-8]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.Rows)-16]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.Runs)-24]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.Src)-32]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.Dst)-40]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.SrcSteps)-48]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.DstSteps)-80]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.last)-112]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.vectors)-120]
+	_ = [1]byte{}[unsafe.Offsetof(RunCopy{}.bandsLeft)-128]
+)
+
+// The offsets at which the assembly reads RunSteps: each index is 0.
+var (
+	_ = [1]byte{}[unsafe.Offsetof(RunSteps{}.Image)-0]
+	_ = [1]byte{}[unsafe.Offsetof(RunSteps{}.Band)-8]
+	_ = [1]byte{}[unsafe.Offsetof(RunSteps{}.Row)-16]
+	_ = [1]byte{}[unsafe.Offsetof(RunSteps{}.Run)-24]
+)
+
 // The offsets at which the assembly reads PlaneCopy: each index is 0.
 var (
 	_ = [1]byte{}[unsafe.Offsetof(PlaneCopy{}.Images)-0]

@@ -35,6 +35,13 @@ const (
 	keptSums                        // vectors of sums
 	squares                         // of taps and pixels that windows turn, of whole vectors
 	frameRows                       // rows that they copy to frames
+	pixelRuns                       // runs of elements of patches that are copied
+	pixelVectors                    // moves of these beside the first
+	pixelRows                       // rows of runs
+	pixelFar                        // lines of images that these come from, or go to, far away
+	pixelSums                       // vectors of sums of their products that are written
+	pixelStrips                     // calls of the micro-kernel for a pair of vectors of taps
+	pixelProducts                   // calls of Gemm
 )
 
 // How many planes a core prefetches at a time, the elements that its share of the last cache keeps, the products
@@ -48,13 +55,22 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pickedBlocks: 5, spreadVectors: 1.6, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87, squares: 14, frameRows: 10, streamed: 8},
-	cost.HalvedAVX2: {cost.Steps: 1.18, cost.Calls: 0.499, cost.Stores: 3.22, tapBlocks: 9.34, tapPicks: 4.91, packedWeights: 0.353, packedPixels: 9.92, deepVectors: 7.36, matrices: 1.5e+03, partRows: 0.3, scattered: 0.5, streamed: 8, pickedBlocks: 8, spreadVectors: 5.73, pairedRows: 7.09, pairedVectors: 116, panels: 247, shortSums: 7.36, shortBeside: 7.91, runs: 400, keptSteps: 0.91, keptVectors: 1.85, keptFar: 3.07, keptRows: 19, keptCalls: 335, keptSums: 6, squares: 11, frameRows: 34.7},
-	kernel.AVX512:   {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.5, scattered: 1.22, pickedBlocks: 6, spreadVectors: 3, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03, squares: 16, frameRows: 10, streamed: 3},
+	kernel.AVX2:     {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pickedBlocks: 5, spreadVectors: 1.6, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87, squares: 14, frameRows: 10, streamed: 8, pixelRuns: 1.8, pixelRows: 1.7, pixelVectors: 1.7, pixelFar: 3, pixelSums: 2.1, pixelStrips: 250, pixelProducts: 690},
+	cost.HalvedAVX2: {cost.Steps: 1.18, cost.Calls: 0.499, cost.Stores: 3.22, tapBlocks: 9.34, tapPicks: 4.91, packedWeights: 0.353, packedPixels: 9.92, deepVectors: 7.36, matrices: 1.5e+03, partRows: 0.3, scattered: 0.5, streamed: 8, pickedBlocks: 8, spreadVectors: 5.73, pairedRows: 7.09, pairedVectors: 116, panels: 247, shortSums: 7.36, shortBeside: 7.91, runs: 400, keptSteps: 0.91, keptVectors: 1.85, keptFar: 3.07, keptRows: 19, keptCalls: 335, keptSums: 6, squares: 11, frameRows: 34.7, pixelRuns: 2, pixelRows: 2.5, pixelVectors: 3.4, pixelFar: 5, pixelSums: 2, pixelStrips: 300, pixelProducts: 800},
+	kernel.AVX512:   {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.5, scattered: 1.22, pickedBlocks: 6, spreadVectors: 3, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03, squares: 16, frameRows: 10, streamed: 3, pixelRuns: 1.35, pixelRows: 2.5, pixelVectors: 2.2, pixelFar: 2.5, pixelSums: 2.1, pixelStrips: 330, pixelProducts: 650},
 }
 
 // Terms counts what a direction of p does. See package cost.
-func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
+func Terms(p *geometry.Shape, d geometry.Direction) cost.Terms {
+	if takesPixels(p, d) {
+		b := newByPixel(p, d)
+		return b.terms(d)
+	}
+	return termsByTap(p, d)
+}
+
+// termsByTap is Terms where matrices have a row for every tap.
+func termsByTap(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	m, g, kg, lanes := newPatches(p, d), p.GroupCount(), p.K/p.GroupCount(), kernel.Lanes()
 	switch {
 	case m.inPlace:

@@ -25,8 +25,12 @@ func (m *patches) turns() bool { return !m.back && m.pixels > 1 && m.p.FitsWindo
 
 // covers reports whether move writes every element of an image.
 func (m *patches) covers() bool {
-	p := m.p
-	return m.pixels > 1 && !m.pairs() || p.StrideH == p.R && p.StrideW == p.S && p.OutH()*p.R == p.H && p.OutW()*p.S == p.W
+	return m.pixels > 1 && !m.pairs() || coversAll(m.p)
+}
+
+// coversAll reports whether patches see every element of an image.
+func coversAll(p *geometry.Shape) bool {
+	return p.StrideH == p.R && p.StrideW == p.S && p.OutH()*p.R == p.H && p.OutW()*p.S == p.W
 }
 
 // movePixel is move of what the only pixel sees.

@@ -105,10 +105,12 @@ func patchesOf(p *geometry.Shape, d geometry.Direction, channels int) patches {
 	return m
 }
 
+// sets is a distance of rows, in elements, whose multiples compete for a few sets of the L1 cache.
+const sets = 1 << 8
+
 // setLine follows from the images of a batch. Copies write a vector to each row in turn: where these lay multiples of sets apart, so that they
 // compete for a few sets of the L1 cache, copying took three times as long.
 func (m *patches) setLine() {
-	const sets = 1 << 8 // elements
 	m.line, m.between = m.pixels, m.image()
 	if m.inPlace || m.pixels == 1 {
 		return
@@ -176,6 +178,10 @@ func (m *patches) each(x, room []float32, f func(c piece, x []float32)) {
 
 // Scratch is the number of scratch elements that a direction needs.
 func Scratch(p *geometry.Shape, d geometry.Direction) int {
+	if takesPixels(p, d) {
+		b := newByPixel(p, d)
+		return b.scratch(d)
+	}
 	m := newPatches(p, d)
 	kg := p.K / p.GroupCount()
 	if d == geometry.ToWeight && takesDots(p) {
@@ -231,7 +237,18 @@ func Forward(p *geometry.Shape, x, w, bias, y, scratch []float32) {
 
 // GradInput overwrites dx with the gradient of the input.
 func GradInput(p *geometry.Shape, dy, w, dx, scratch []float32) {
-	m, kg := newPatches(p, geometry.ToInput), p.K/p.GroupCount()
+	if takesPixels(p, geometry.ToInput) {
+		b := newByPixel(p, geometry.ToInput)
+		b.gradInput(dy, w, dx, scratch)
+		return
+	}
+	m := newPatches(p, geometry.ToInput)
+	m.gradInput(dy, w, dx, scratch)
+}
+
+// gradInput is GradInput from matrices with a row for every tap.
+func (m *patches) gradInput(dy, w, dx, scratch []float32) {
+	p, kg := m.p, m.p.K/m.p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
 	var spare []float32
 	if m.pixels > 1 {
@@ -296,12 +313,15 @@ func (m *patches) tallElems(d *joined) int {
 
 // GradWeight writes or adds the gradient of the weights to dw.
 func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool) {
-	kg := p.K / p.GroupCount()
-	if takesDots(p) {
+	switch {
+	case takesPixels(p, geometry.ToWeight):
+		b := newByPixel(p, geometry.ToWeight)
+		b.gradWeight(x, dy, dw, scratch, accumulate)
+	case takesDots(p):
 		m := patchesOf(p, geometry.ToWeight, p.C)
-		d := newDotted(&m, kg)
+		d := newDotted(&m, p.K/p.GroupCount())
 		d.gradWeight(x, dy, dw, scratch, accumulate)
-	} else {
+	default:
 		m := newPatches(p, geometry.ToWeight)
 		m.gradWeight(x, dy, dw, scratch, accumulate)
 	}

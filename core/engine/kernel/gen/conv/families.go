@@ -48,6 +48,7 @@ var Families = slices.Concat(
 		isa.Family{Name: "im2col", Emit: im2col, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "lane_sums", Emit: laneSums, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "plane_copies", Emit: planeCopies, ISAs: isa.Narrow, Choose: true},
+		isa.Family{Name: "run_copies", Emit: runCopies, ISAs: isa.Narrow, Choose: true},
 		isa.Family{Name: "tap_rows", Emit: tapRows, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "window_taps", Emit: windowTaps, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "view_rows", Emit: viewRows, ISAs: isa.Wide, Choose: true},
@@ -175,6 +176,11 @@ var Layouts = []isa.Layout{
 	{Folder: "conv/planes", Name: "smallTap", Fields: []isa.Field{{Name: "order", Offset: stOrder}, {Name: "mask", Offset: stMask}, {Name: "at", Offset: stAt}}},
 	{Folder: "conv/planes", Name: "spreadTap", Fields: []isa.Field{{Name: "order", Offset: snOrder}, {Name: "weights", Offset: snWeights}, {Name: "mask", Offset: snMask}}},
 	{Folder: "conv/planes", Name: "spreadPart", Fields: []isa.Field{{Name: "taps", Offset: sgTaps}, {Name: "lanes", Offset: sgLanes}}},
+	{Folder: "conv/geometry", Name: "RunCopy", Fields: []isa.Field{
+		{Name: "Images", Offset: rcImages}, {Name: "Bands", Offset: rcBands}, {Name: "Rows", Offset: rcRows}, {Name: "Runs", Offset: rcRuns}, {Name: "Src", Offset: rcSrc}, {Name: "Dst", Offset: rcDst},
+		{Name: "SrcSteps", Offset: rcSrcSteps}, {Name: "DstSteps", Offset: rcDstSteps}, {Name: "last", Offset: rcLast}, {Name: "vectors", Offset: rcVectors}, {Name: "bandsLeft", Offset: rcBandsLeft},
+	}},
+	{Folder: "conv/geometry", Name: "RunSteps", Fields: []isa.Field{{Name: "Image", Offset: rcImage}, {Name: "Band", Offset: rcBand}, {Name: "Row", Offset: rcRow}, {Name: "Run", Offset: rcRun}}},
 	{Folder: "conv/geometry", Name: "PlaneCopy", Fields: []isa.Field{
 		{Name: "Images", Offset: pcImages}, {Name: "Rows", Offset: pcRows}, {Name: "Vectors", Offset: pcVectors}, {Name: "Src", Offset: pcSrc}, {Name: "Dst", Offset: pcDst}, {Name: "Odd", Offset: pcOdd}, {Name: "SrcImage", Offset: pcSrcImage},
 		{Name: "SrcRow", Offset: pcSrcRow}, {Name: "DstImage", Offset: pcDstImage}, {Name: "DstRow", Offset: pcDstRow}, {Name: "Tail", Offset: pcTail}, {Name: "Tail2", Offset: pcTail2}, {Name: "SrcPair", Offset: pcSrcPair}, {Name: "DstPair", Offset: pcDstPair},
