@@ -52,8 +52,8 @@ func TestChoicesAgainstRecordedTimes(t *testing.T) {
 		for _, path := range tables {
 			head, rows := recorded[AlgorithmTable, AlgorithmResult](t, path)
 			least := 200
-			if strings.Contains(path, "-winograd-") {
-				least = 50
+			if strings.Contains(path, "-winograd-") || strings.Contains(path, "-patches-") {
+				least = 40
 			}
 			if head.CPU == "" || head.Level != level.String() || head.Threads < 1 || len(rows) < least {
 				t.Fatalf("%s: %+v and %d rows", path, head, len(rows))

@@ -52,6 +52,17 @@ func (c *RunCopy) Copy(n int) {
 	}
 }
 
+// Moves is how many moves a run of n elements takes.
+func Moves(n int) int {
+	switch {
+	case n == 2 || n == 4 || n == 8:
+		return 1
+	case n <= 16:
+		return 2
+	}
+	return (n + 7) / 8
+}
+
 // Reversed is the copy from where c copies to, back to where it copies from.
 func (c RunCopy) Reversed() RunCopy {
 	c.Src, c.Dst, c.SrcSteps, c.DstSteps = c.Dst, c.Src, c.DstSteps, c.SrcSteps

@@ -232,7 +232,7 @@ func (b *byPixel) terms(d geometry.Direction) (t cost.Terms) {
 	parts := float64(p.C) / float64(b.channels)
 	vectors := kernel.CeilDiv(b.columns(b.channels), lanes)
 	t[pixelRuns] = float64(p.N * p.C * b.pixels * p.R)
-	t[pixelVectors] = t[pixelRuns] * float64((p.S-1)/narrow)
+	t[pixelVectors] = t[pixelRuns] * float64(geometry.Moves(p.S)-1)
 	t[pixelRows] = t[pixelRuns] / float64(max(p.R, p.OutW()))
 	if b.far() {
 		t[pixelFar] = float64(p.N*p.C*p.OutH()*p.R*p.W) / kernel.Block
@@ -243,6 +243,14 @@ func (b *byPixel) terms(d geometry.Direction) (t cost.Terms) {
 	}
 	t.Add(cost.Product(vectors, in, out).Times(blocks * parts))
 	t[cost.Calls], t[cost.Stores] = 0, 0
+	switch tiles := kernel.CeilDiv(out, gemm.TileOf(lanes).Rows); tiles { // of which each reads the matrix from L2
+	case 1:
+		t[cost.Steps] *= 1.6
+	case 2, 3:
+		t[cost.Steps] *= 1.25
+	default:
+		t[cost.Steps] *= 0.9
+	}
 	t[pixelSums] = blocks * parts * float64(vectors*out*kernel.CeilDiv(in, gemm.BlockK))
 	t[pixelStrips] = blocks * parts * float64(kernel.CeilDiv(vectors, 2))
 	t[pixelProducts] = blocks * parts
