@@ -25,8 +25,10 @@ func kernelCases() (cases []func() Kernel) {
 	for _, s := range []struct{ m, n, k int }{{1024, 1024, 1024}, {64, 512, 784}, {256, 512, 784}, {100, 10, 1568}} {
 		add(func() Kernel { return gemmCase("gemm", false, true, s.m, s.n, s.k) })
 	}
-	add(func() Kernel { return gemmCase("gemm grad input", false, false, 64, 512, 256) })
-	for _, s := range [][3]int{{512, 784, 64}, {8, 64, 65536}, {512, 128, 8192}, {512, 32, 16384}} {
+	for _, s := range [][3]int{{64, 512, 256}, {64, 2048, 2048}, {16, 2000, 2000}} {
+		add(func() Kernel { return gemmCase("gemm grad input", false, false, s[0], s[1], s[2]) })
+	}
+	for _, s := range [][3]int{{512, 784, 64}, {2048, 2048, 64}, {8, 64, 65536}, {512, 128, 8192}, {512, 32, 16384}} {
 		add(func() Kernel { return gemmCase("gemm grad weight", true, false, s[0], s[1], s[2]) })
 	}
 	for _, s := range [][2]int{{8, 64}, {64, 8}} { // a linear layer over the last of several dimensions, from and to few features

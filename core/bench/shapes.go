@@ -30,6 +30,9 @@ var manyShapes = []conv.Shape{
 	square(64, 160, 7, 64, 1, 1), square(64, 320, 3, 512, 1, 1), square(64, 32, 16, 64, 1, 2), square(64, 29, 14, 43, 1, 2),
 	// Stems, and layers of EfficientNet and ShuffleNet.
 	square(64, 3, 64, 16, 3, 2), square(16, 3, 64, 64, 7, 2), depthwise(64, 48, 28, 5, 2), grouped(square(64, 96, 14, 96, 1, 1), 3),
+	// Layers of ResNet-50, MobileNetV2, EfficientNet and ConvNeXt on images of 224×224, which lie behind all caches.
+	square(8, 16, 112, 96, 1, 1), square(8, 96, 56, 24, 1, 1), square(8, 256, 56, 64, 1, 1), square(16, 512, 28, 128, 1, 1),
+	depthwise(8, 96, 112, 3, 2), depthwise(16, 144, 56, 5, 2), depthwise(16, 96, 56, 7, 1),
 	// Patches.
 	valid(64, 3, 32, 24, 4, 4), valid(64, 3, 32, 128, 4, 4), valid(64, 24, 8, 48, 2, 2), valid(16, 3, 112, 96, 16, 16),
 }
