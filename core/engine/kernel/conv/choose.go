@@ -125,8 +125,17 @@ func costOf(p *Shape, a Algorithm, d Direction) float64 {
 	return rates.Cycles(&t)
 }
 
-// termsOf is what an algorithm does in a direction, and what that takes.
+// termsOf is what an algorithm does in a direction, and what that takes. Those that copy images have a rate for copies behind all caches.
 func termsOf(p *Shape, a Algorithm, d Direction) (cost.Terms, *cost.Rates) {
+	t, rates := ownTerms(p, a, d)
+	if d != ToWeight {
+		t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S)
+	}
+	return t, rates
+}
+
+// ownTerms is termsOf as the algorithm's package counts it.
+func ownTerms(p *Shape, a Algorithm, d Direction) (cost.Terms, *cost.Rates) {
 	switch a {
 	case Winograd:
 		return winograd.Terms(p, d), &winograd.Rates

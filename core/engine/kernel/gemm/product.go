@@ -495,7 +495,7 @@ func packPairs(src []float32, stride, columns, k, width int, dst []float32) {
 	const streams = 24
 	for l := 0; l < k; l += streams {
 		for p := 0; p < columns; p += width {
-			vecPackPair(min(streams, k-l), &src[p+l*stride], 4*stride, 4*width, &dst[p*k+l*width])
+			vecPackPair(min(streams, k-l), &src[p+l*stride], 4*stride, &dst[p*k+l*width])
 		}
 	}
 }

@@ -22,12 +22,12 @@ func vecPackAlong(k int, src *float32, stride int, mask kernel.Mask, dst *float3
 	}
 }
 
-// vecPackPair copies two vectors from each of k rows to a panel, and prefetches as many ahead of them. stride and ahead are bytes.
-func vecPackPair(k int, src *float32, stride int, ahead int, dst *float32) {
+// vecPackPair copies two vectors from each of k rows to a panel. stride is bytes.
+func vecPackPair(k int, src *float32, stride int, dst *float32) {
 	if kernel.Wide() {
-		packPairAVX512(k, src, stride, ahead, dst)
+		packPairAVX512(k, src, stride, dst)
 	} else {
-		packPairAVX2(k, src, stride, ahead, dst)
+		packPairAVX2(k, src, stride, dst)
 	}
 }
 

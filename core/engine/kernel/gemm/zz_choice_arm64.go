@@ -14,9 +14,9 @@ func vecPackAlong(k int, src *float32, stride int, mask kernel.Mask, dst *float3
 	packAlongNEON(k, src, stride, uintptr(mask), dst, step)
 }
 
-// vecPackPair copies two vectors from each of k rows to a panel, and prefetches as many ahead of them. stride and ahead are bytes.
-func vecPackPair(k int, src *float32, stride int, ahead int, dst *float32) {
-	packPairNEON(k, src, stride, ahead, dst)
+// vecPackPair copies two vectors from each of k rows to a panel. stride is bytes.
+func vecPackPair(k int, src *float32, stride int, dst *float32) {
+	packPairNEON(k, src, stride, dst)
 }
 
 // vecPackVectors copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.

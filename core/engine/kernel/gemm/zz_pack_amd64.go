@@ -12,10 +12,10 @@ func packAcrossAVX2(rows int, src *float32, stride int, k int, tail uintptr, dst
 //go:noescape
 func packAlongAVX2(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
 
-// packPairAVX2 copies two vectors from each of k rows to a panel, and prefetches as many ahead of them. stride and ahead are bytes.
+// packPairAVX2 copies two vectors from each of k rows to a panel. stride is bytes.
 //
 //go:noescape
-func packPairAVX2(k int, src *float32, stride int, ahead int, dst *float32)
+func packPairAVX2(k int, src *float32, stride int, dst *float32)
 
 // packVectorsAVX2 copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
 //
@@ -37,10 +37,10 @@ func packAcrossAVX512(rows int, src *float32, stride int, k int, tail uintptr, d
 //go:noescape
 func packAlongAVX512(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
 
-// packPairAVX512 copies two vectors from each of k rows to a panel, and prefetches as many ahead of them. stride and ahead are bytes.
+// packPairAVX512 copies two vectors from each of k rows to a panel. stride is bytes.
 //
 //go:noescape
-func packPairAVX512(k int, src *float32, stride int, ahead int, dst *float32)
+func packPairAVX512(k int, src *float32, stride int, dst *float32)
 
 // packVectorsAVX512 copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
 //

@@ -234,23 +234,22 @@ row:
 	VZEROUPPER
 	RET
 
-// func packPairAVX2(k int, src *float32, stride int, ahead int, dst *float32)
+// func packPairAVX2(k int, src *float32, stride int, dst *float32)
 // Requires: AVX, MMX+
-TEXT ·packPairAVX2(SB), NOSPLIT, $0-40
+TEXT ·packPairAVX2(SB), NOSPLIT, $0-32
 	MOVQ k+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ stride+16(FP), DX
-	MOVQ ahead+24(FP), BX
-	MOVQ dst+32(FP), SI
+	MOVQ dst+24(FP), BX
 
 row:
 	VMOVUPS    (CX), Y0
 	VMOVUPS    32(CX), Y1
-	PREFETCHT2 (CX)(BX*1)
-	VMOVUPS    Y0, (SI)
-	VMOVUPS    Y1, 32(SI)
+	PREFETCHT2 64(CX)
+	VMOVUPS    Y0, (BX)
+	VMOVUPS    Y1, 32(BX)
 	ADDQ       DX, CX
-	ADDQ       $+64, SI
+	ADDQ       $+64, BX
 	DECQ       AX
 	JNZ        row
 	VZEROUPPER
@@ -719,24 +718,23 @@ row:
 	VZEROUPPER
 	RET
 
-// func packPairAVX512(k int, src *float32, stride int, ahead int, dst *float32)
+// func packPairAVX512(k int, src *float32, stride int, dst *float32)
 // Requires: AVX, AVX512F, MMX+
-TEXT ·packPairAVX512(SB), NOSPLIT, $0-40
+TEXT ·packPairAVX512(SB), NOSPLIT, $0-32
 	MOVQ k+0(FP), AX
 	MOVQ src+8(FP), CX
 	MOVQ stride+16(FP), DX
-	MOVQ ahead+24(FP), BX
-	MOVQ dst+32(FP), SI
+	MOVQ dst+24(FP), BX
 
 row:
 	VMOVUPS    (CX), Z0
 	VMOVUPS    64(CX), Z1
-	PREFETCHT2 (CX)(BX*1)
-	PREFETCHT2 64(CX)(BX*1)
-	VMOVUPS    Z0, (SI)
-	VMOVUPS    Z1, 64(SI)
+	PREFETCHT2 128(CX)
+	PREFETCHT2 192(CX)
+	VMOVUPS    Z0, (BX)
+	VMOVUPS    Z1, 64(BX)
 	ADDQ       DX, CX
-	ADDQ       $+128, SI
+	ADDQ       $+128, BX
 	DECQ       AX
 	JNZ        row
 	VZEROUPPER

@@ -12,10 +12,10 @@ func packAcrossNEON(rows int, src *float32, stride int, k int, tail uintptr, dst
 //go:noescape
 func packAlongNEON(k int, src *float32, stride int, mask uintptr, dst *float32, step int)
 
-// packPairNEON copies two vectors from each of k rows to a panel, and prefetches as many ahead of them. stride and ahead are bytes.
+// packPairNEON copies two vectors from each of k rows to a panel. stride is bytes.
 //
 //go:noescape
-func packPairNEON(k int, src *float32, stride int, ahead int, dst *float32)
+func packPairNEON(k int, src *float32, stride int, dst *float32)
 
 // packVectorsNEON copies k rows of vectors to panels of one vector each, which begin next bytes apart. stride, between rows of src, and ahead, to what is prefetched, are bytes.
 //

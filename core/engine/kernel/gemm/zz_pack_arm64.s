@@ -526,23 +526,21 @@ lanes1one:
 	FMOVS	0(R4), F1
 	B	lanes1done
 
-// func packPairNEON(k int, src *float32, stride int, ahead int, dst *float32)
-TEXT ·packPairNEON(SB), NOSPLIT, $0-40
-	MOVD	k+0(FP), R5
-	MOVD	src+8(FP), R4
-	MOVD	stride+16(FP), R3
-	MOVD	ahead+24(FP), R2
-	MOVD	dst+32(FP), R1
+// func packPairNEON(k int, src *float32, stride int, dst *float32)
+TEXT ·packPairNEON(SB), NOSPLIT, $0-32
+	MOVD	k+0(FP), R3
+	MOVD	src+8(FP), R2
+	MOVD	stride+16(FP), R1
+	MOVD	dst+24(FP), R0
 row:
-	FLDPQ	0(R4), (F3, F2)
-	FLDPQ	32(R4), (F1, F0)
-	ADD	R2<<0, R4, R0
-	PRFM	0(R0), PLDL2KEEP
-	FSTPQ	(F3, F2), 0(R1)
-	FSTPQ	(F1, F0), 32(R1)
-	ADD	R3, R4, R4
-	ADD	$64, R1, R1
-	SUBS	$1, R5, R5
+	FLDPQ	0(R2), (F3, F2)
+	FLDPQ	32(R2), (F1, F0)
+	PRFM	64(R2), PLDL2KEEP
+	FSTPQ	(F3, F2), 0(R0)
+	FSTPQ	(F1, F0), 32(R0)
+	ADD	R1, R2, R2
+	ADD	$64, R0, R0
+	SUBS	$1, R3, R3
 	BNE	row
 	RET
 

@@ -14,7 +14,7 @@ const (
 	Steps  = iota // cycles of the multiply-adds of tiles, as the core could issue them
 	Calls         // of a micro-kernel
 	Stores        // vectors of a tile's sums that are written
-	Copied        // elements that are copied behind all caches: see FarCopies
+	Copied        // elements behind all caches, for algorithms that copy images: see FarCopies
 	Own
 )
 

@@ -60,7 +60,6 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		t[streamed], t[streamedFar] = streams(p)
 	case d != geometry.ToWeight && t[filterSteps] == 0:
 		t[packedTaps] = float64(p.PatchSize() * kg)
-		t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S) / float64(g)
 	}
 	return t.Times(float64(g))
 }

@@ -33,12 +33,9 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 	groups := float64(p.GroupCount())
 	if d != geometry.ToInput {
 		c := inputCall(p)
-		if c.count(&t, p.K/p.GroupCount(), d == geometry.ToWeight); d == geometry.ToOutput {
-			t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S) / groups
-		}
+		c.count(&t, p.K/p.GroupCount(), d == geometry.ToWeight)
 		return t.Times(groups)
 	}
-	t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S) / groups
 	p.Phases(func(h, w geometry.Phase) {
 		c, m := phaseCall(p, h, w), p.C/p.GroupCount()
 		c.count(&t, m, false)

@@ -54,11 +54,7 @@ func Terms(p *geometry.Shape, d geometry.Direction) (t cost.Terms) {
 		}
 	}
 	t[directions]++
-	t = t.Times(float64(p.GroupCount()))
-	if d != geometry.ToWeight {
-		t[cost.Copied] = cost.FarCopies(p.Elems(), p.R*p.S)
-	}
-	return t
+	return t.Times(float64(p.GroupCount()))
 }
 
 // weightTerms adds what the gradient of a group's weights takes.

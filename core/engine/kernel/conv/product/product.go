@@ -13,7 +13,8 @@ import (
 // With 1×1 filters and stride 1, and with one output pixel, it lies in x already; else
 // it is copied, beside those of other images, which pays for images of few pixels, too
 // (joined.go), and a part of the channels after the other (parts.go). With one pixel the whole batch is one product; else the micro-kernel
-// of direct convolution goes over the pixels of all images, without a frame (tiles.go).
+// of direct convolution goes over the pixels of all images, without a frame (tiles.go). Gradients of patches may have matrices with a row for every
+// pixel instead (pixels.go).
 //
 // Filters that overlap on a few channels are such products as well, once what each output sees is copied.
 

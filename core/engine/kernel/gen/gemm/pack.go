@@ -196,17 +196,17 @@ func packAlong(a *isa.Asm) {
 	each("row", func(m operand.Mem) { a.LoadLanes(m, mask, x) })
 }
 
-// packPair reads whole lines of the cache, and prefetches those of a panel beside it: its rows may lie a multiple of a page
+// packPair reads whole lines of the cache, and prefetches the panel beside it: its rows may lie a multiple of a page
 // apart, where the hardware finds no stream.
 func packPair(a *isa.Asm) {
-	a.Kernel("packPair", "func(k int, src *float32, stride, ahead int, dst *float32)",
-		"copies two vectors from each of k rows to a panel, and prefetches as many ahead of them. stride and ahead are bytes.")
-	k, from, stride, ahead, to, v := a.Gp("k"), a.Gp("src"), a.Gp("stride"), a.Gp("ahead"), a.Gp("dst"), a.Vecs(2)
+	a.Kernel("packPair", "func(k int, src *float32, stride int, dst *float32)",
+		"copies two vectors from each of k rows to a panel. stride is bytes.")
+	k, from, stride, to, v := a.Gp("k"), a.Gp("src"), a.Gp("stride"), a.Gp("dst"), a.Vecs(2)
 	wide := 4 * a.Lanes * len(v)
 	a.Label("row")
 	loadVectors(a, from, 0, v)
 	for d := 0; d < wide; d += 64 {
-		a.PREFETCHT2(isa.Offset(from, ahead, d))
+		a.PREFETCHT2(operand.Mem{Base: from, Disp: wide + d})
 	}
 	for i := range v {
 		a.Move(v[i], operand.Mem{Base: to, Disp: 4 * a.Lanes * i})
