@@ -82,8 +82,8 @@ func DefinePointwise(d Definition) {
 		}
 	}
 	define(d)
-	if p.FLOPs[0] <= cheap {
-		defineNorm(d.Name, p.FLOPs)
+	if p.FLOPs[0] <= cheap || p.Slope {
+		defineNorm(d.Name, p)
 	}
 }
 

@@ -159,8 +159,8 @@ func TestNormReLUFusion(t *testing.T) {
 	}
 }
 
-// A batch norm computes the cheap function behind it, whether its gradient reads its input or its output, to the bits of the plan without
-// fusion. One whose output another layer reads stays as it is, as do functions that compute for long, and all in half types.
+// A batch norm computes the function behind it, whether its gradient reads its input or its output, to the bits of the plan without
+// fusion. One whose output another layer reads stays as it is, as do functions that compute for long and have no slope with them, and all in half types.
 func TestNormFunctionFusion(t *testing.T) {
 	same := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 4, "kernel_size": pair(3, 3), "padding": pair(1, 1), "bias": false}}
 	leaky := nn.LayerConfig{Type: "leaky_relu", Args: op.Args{"negative_slope": 0.3}}
@@ -168,7 +168,7 @@ func TestNormFunctionFusion(t *testing.T) {
 	cfg := nn.Config{Layers: layers{
 		same, norm, relu6,
 		{Type: "residual", Name: "r", Layers: layers{same, norm, leaky, same, norm}}, leaky,
-		same, norm, layer("silu"),
+		same, norm, layer("silu"), same, norm, layer("tanh"),
 		same, norm, {Type: "residual", Name: "s", Layers: layers{relu6}},
 		layer("flatten"), linear(5), layer("batchnorm1d"), relu6, linear(10)}}
 	g := build(t, cfg, digits, class)
@@ -179,12 +179,12 @@ func TestNormFunctionFusion(t *testing.T) {
 	} {
 		o.Batch, o.Train, o.Fuse, o.NormFunctions = 5, true, true, true
 		fused := newRig(t, g, o, 3)
-		for function, want := range map[graph.Op]int{activation.ReLU6: 2, activation.LeakyReLU: 1} {
+		for function, want := range map[graph.Op]int{activation.ReLU6: 2, activation.LeakyReLU: 1, activation.SiLU: 1} {
 			if forward, backward := count(fused.p, op.NormOp(function)), count(fused.p, op.GradOp(op.NormOp(function))); forward != want || backward != want {
 				t.Errorf("%s: %d steps of batch norm and %s, and %d gradients, want %d: %v", name, forward, function, backward, want, ops(fused.p))
 			}
 		}
-		if n := count(fused.p, activation.SiLU) + count(fused.p, activation.LeakyReLU) + count(fused.p, activation.ReLU6); n < 3 {
+		if n := count(fused.p, activation.Tanh) + count(fused.p, activation.LeakyReLU) + count(fused.p, activation.ReLU6); n < 3 {
 			t.Errorf("%s: %d functions stand alone, want 3 at least: %v", name, n, ops(fused.p))
 		}
 		sameRuns(t, name, fused, newRig(t, g, plan.Options{Batch: 5, Train: true}, 3))
@@ -197,8 +197,8 @@ func TestNormFunctionFusion(t *testing.T) {
 		t.Errorf("bfloat16: %d steps of batch norm and ReLU6: %v", n, ops(half))
 	}
 	p := must(plan.Compile(g, plan.Options{Batch: 5, Fuse: true, NormFunctions: true}))
-	if n := count(p, op.NormOp(activation.ReLU6)) + count(p, op.NormOp(activation.LeakyReLU)); n != 3 {
-		t.Errorf("evaluation: %d steps of batch norm and a function, want 3: %v", n, ops(p))
+	if n := count(p, op.NormOp(activation.ReLU6)) + count(p, op.NormOp(activation.LeakyReLU)) + count(p, op.NormOp(activation.SiLU)); n != 4 {
+		t.Errorf("evaluation: %d steps of batch norm and a function, want 4: %v", n, ops(p))
 	}
 }
 

@@ -31,6 +31,7 @@ type draft struct {
 	again    bool
 	slope    bool // Step.KeepSlope
 	row      int  // Step.Row
+	made     int  // what a gradient makes again, in it and in the steps that wait for that; else 0
 	complete []int
 }
 

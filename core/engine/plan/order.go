@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trainctl/trainctl/core/engine/graph"
@@ -33,7 +34,8 @@ func order(g *graph.Graph, train bool) error {
 	return nil
 }
 
-// completions marks, for every parameter, the last step that writes its gradient.
+// completions marks, for every parameter, the last step that writes its gradient. Where gradients of parameters wait for a
+// value that another gradient makes again, theirs come first nonetheless: a plan that keeps the value has that order.
 func (l *lowering) completions() {
 	last := make([]int, len(l.g.Params()))
 	for i := range last {
@@ -45,6 +47,25 @@ func (l *lowering) completions() {
 			l.steps[step].complete = append(l.steps[step].complete, param)
 		}
 	})
+	for i := range l.steps {
+		if d := &l.steps[i]; d.made > 0 && len(d.complete) > 0 && slices.Contains(d.out, d.made) {
+			own := d.complete
+			d.complete = nil
+			until := l.waiting(i)
+			until.complete = append(until.complete, own...)
+		}
+	}
+}
+
+// waiting is the last step that waits for what step i makes again.
+func (l *lowering) waiting(i int) *draft {
+	until := &l.steps[i]
+	for k := range l.steps[i:] {
+		if d := &l.steps[i+k]; d.made == until.made {
+			until = d
+		}
+	}
+	return until
 }
 
 func (l *lowering) eachGrad(f func(step, param int)) {

@@ -23,7 +23,7 @@ type Options struct {
 
 	Fuse bool // merge operations and reuse buffers in place; off is for finding mistakes
 
-	// NormFunctions lets batch norms compute the cheap function of one element behind them ([op.NormOp]), on
+	// NormFunctions lets batch norms compute the function of one element behind them ([op.NormOp]), on
 	// devices that implement this. It changes no result.
 	NormFunctions bool
 

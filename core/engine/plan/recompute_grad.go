@@ -75,7 +75,7 @@ func (l *lowering) castToGrad(v int) bool {
 func (l *lowering) makeAgain(v int, step graph.Op, first, at int) {
 	g := l.steps[at]
 	made := l.declare(l.vals[v].spec, PlaceArena, 0)
-	g.op, g.out, g.again = step, append(slices.Clone(g.out), made), true
+	g.op, g.out, g.again, g.made = step, append(slices.Clone(g.out), made), true, made
 	var before, after []draft
 	for _, d := range l.steps[first:at] {
 		if !l.writesGrads(&d) {
@@ -87,6 +87,7 @@ func (l *lowering) makeAgain(v int, step graph.Op, first, at int) {
 				d.in[k] = l.renamed(in, v, made)
 			}
 		}
+		d.made = made
 		after = append(after, d)
 	}
 	copy(l.steps[first:], append(append(before, g), after...))

@@ -218,6 +218,29 @@ func TestGradientMakesOutputAgain(t *testing.T) {
 	}
 }
 
+// So does the gradient of a batch norm with such a function behind it: of either, nothing but the convolution's output is
+// kept.
+func TestNormGradientMakesOutputAgain(t *testing.T) {
+	wide := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 128, "kernel_size": pair(1, 1), "bias": false}}
+	narrow := nn.LayerConfig{Type: "conv2d", Args: op.Args{"out_channels": 2, "kernel_size": pair(1, 1)}}
+	block := layers{wide, layer("batchnorm2d"), layer("gelu"), narrow, wide, layer("batchnorm2d"), layer("silu"), narrow}
+	g := build(t, nn.Config{Layers: slices.Concat(block, block, layers{layer("flatten"), linear(10)})}, digits, class)
+	opt := plan.Options{Batch: 90, Train: true, Fuse: true, NormFunctions: true}
+	kept := newRig(t, g, opt, 3)
+	opt.Recompute = true
+	again := newRig(t, g, opt, 3)
+	for _, o := range []graph.Op{op.NormOp(activation.GELU), op.NormOp(activation.SiLU)} {
+		if count(kept.p, op.GradOp(o)) != 2 || count(again.p, op.GradAgainOp(o)) != 2 || count(again.p, op.GradOp(o)) != 0 {
+			t.Fatalf("%s: steps %v, and if everything is kept %v", o, ops(again.p), ops(kept.p))
+		}
+	}
+	if a, b := again.p.ArenaBytes(), kept.p.ArenaBytes(); a > b*4/5 {
+		t.Errorf("an arena of %d bytes, and %d if everything is kept", a, b)
+	}
+	sameRuns(t, "norms and functions", again, kept)
+	sameRuns(t, "without fusion", newRig(t, g, opt, 3), newRig(t, g, plan.Options{Batch: opt.Batch, Train: true}, 3))
+}
+
 // A linear layer that makes many elements of few inputs runs again in backward, where that saves much memory; one that
 // makes fewer, or sums up more products, does not.
 func TestShortLayersRunAgain(t *testing.T) {

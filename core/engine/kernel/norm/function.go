@@ -11,9 +11,33 @@ import (
 // FunctionElems is how many elements are normalised before the function is computed of them.
 const FunctionElems = 2048
 
+// Function is a function of one element behind a batch norm.
+type Function[T kernel.Float] struct {
+	// Forward computes y = f(x), where y may be x.
+	Forward func(x, y []T)
+
+	// Gradient computes dx = f'(x)·dy, where dx may be dy. It may overwrite x.
+	Gradient func(x, dy, dx []T)
+
+	// AndSlope computes y = f(x) and replaces x by f'(x). If it is nil, Forward and Gradient do that one after the other.
+	AndSlope func(x, y []T)
+
+	Name FunctionName
+}
+
+// FunctionName is a function that batch norms of float32 planes compute in the pass that normalises.
+type FunctionName uint8
+
+// The functions with kernels of their own.
+const (
+	OtherFunction FunctionName = iota
+	ReLU6
+	SiLU
+)
+
 // BatchNormFunction computes y = f((x − mean)·invstd·gamma + beta) of x [n, c, hw]; gamma and beta may be nil, and y
-// may be x. f gets ranges of y, which it replaces.
-func BatchNormFunction[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta []T, f func(x, y []T), y []T) {
+// may be x.
+func BatchNormFunction[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta []T, f *Function[T], y []T) {
 	var block affineBlock[T]
 	step := functionChannels(hw)
 	for lo := 0; lo < c; lo += step {
@@ -21,39 +45,39 @@ func BatchNormFunction[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, bet
 		block.set(lo, hi, hw, mean, invstd, gamma, beta)
 		for i := range n {
 			block.eachPart((i*c+lo)*hw, func(first, channels, size, at int) {
-				part := y[at:][:channels*size]
-				block.apply(first, channels, size, x[at:], part)
-				f(part, part)
+				block.forward(f, first, channels, size, x[at:], y[at:][:channels*size])
 			})
 		}
 	}
 }
 
-// BatchNormReLU6 is BatchNormFunction with ReLU6, of which planes of float32 take one pass.
-func BatchNormReLU6[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, beta, y []T) {
-	if !kernel.HasVectors[T]() || hw <= mostWritten {
-		BatchNormFunction(n, c, hw, x, mean, invstd, gamma, beta, elementwise.ReLU6[T], y)
+// forward computes y = f(z) of some channels of an image.
+func (b *affineBlock[T]) forward(f *Function[T], first, channels, size int, x, y []T) {
+	if !f.inRows(b.hw) {
+		b.apply(first, channels, size, x, y)
+		f.Forward(y, y)
 		return
 	}
-	var scale, shift [mostChannels]T
-	lanes := kernel.Lanes()
-	for lo := 0; lo < c; lo += mostChannels {
-		hi := min(lo+mostChannels, c)
-		affines(lo, hi, invstd, gamma, beta, scale[:], shift[:])
-		for i := range n {
-			at := (i*c + lo) * hw
-			vecNormClipRows(hi-lo, kernel.Ptr32(x[at:]), hw/lanes, hw%lanes, kernel.FirstLanes(hw%lanes), kernel.Ptr32(mean[lo:]), kernel.Ptr32(scale[:]), kernel.Ptr32(shift[:]), 6, kernel.Ptr32(y[at:]), 4*hw)
-		}
+	r := b.rows(first, size)
+	if f.Name == ReLU6 {
+		vecNormClipRows(channels, kernel.Ptr32(x), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, 6, kernel.Ptr32(y), r.bytes)
+	} else {
+		vecNormSiLURows(channels, kernel.Ptr32(x), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(y), r.bytes)
 	}
 }
 
+// inRows reports whether planes of hw pixels have kernels that normalise and compute the function.
+func (f *Function[T]) inRows(hw int) bool {
+	return f.Name != OtherFunction && kernel.HasVectors[T]() && hw > mostWritten
+}
+
 // BatchNormFunctionGradOf is the backward pass of the channels [lo, hi) of c: from x and the function's gradient dy it
-// overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as gamma and beta may). dx may be dy.
+// overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as gamma and beta may). dx may be dy. If y is not
+// nil, it computes the function's output again on its way.
 //
-// slope computes dx = f'(x)·dy of ranges, where dx may be dy, and may overwrite x, which is in scratch, memory for
-// [FunctionElems] elements.
-func BatchNormFunctionGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, gamma, beta []T, slope func(x, dy, dx []T), dx, dgamma, dbeta []T, accumulate bool, scratch []T) {
-	g := functionGrad[T]{n: n, c: c, x: x, dy: dy, dx: dx, slope: slope, scratch: scratch}
+// scratch is memory for [FunctionElems] elements.
+func BatchNormFunctionGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, gamma, beta []T, f *Function[T], dx, dgamma, dbeta []T, accumulate bool, y, scratch []T) {
+	g := functionGrad[T]{n: n, c: c, x: x, dy: dy, dx: dx, y: y, f: f, scratch: scratch}
 	if inColumns[T](hw) {
 		for first := lo; first < hi; first += mostColumns {
 			g.set(first, min(first+mostColumns, hi), hw, mean, invstd, gamma, beta)
@@ -81,9 +105,9 @@ func BatchNormFunctionGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, 
 // functionGrad is a backward pass over blocks of channels.
 type functionGrad[T kernel.Float] struct {
 	affineBlock[T]
-	n, c               int
-	x, dy, dx, scratch []T
-	slope              func(x, dy, dx []T)
+	n, c                  int
+	x, dy, dx, y, scratch []T
+	f                     *Function[T]
 }
 
 // slopes computes what passes the function of the block that starts with channel lo. behind, if not nil, is called after
@@ -91,14 +115,50 @@ type functionGrad[T kernel.Float] struct {
 func (g *functionGrad[T]) slopes(lo int, behind func(at int)) {
 	for i := range g.n {
 		g.eachPart((i*g.c+lo)*g.hw, func(first, channels, size, at int) {
-			z := g.scratch[:channels*size]
-			g.apply(first, channels, size, g.x[at:], z)
-			g.slope(z, g.dy[at:][:len(z)], g.dx[at:][:len(z)])
+			g.part(first, channels, size, g.x[at:], g.dy[at:][:channels*size], g.dx[at:][:channels*size], part(g.y, at, channels*size))
 		})
 		if behind != nil {
 			behind((i*g.c + lo) * g.hw)
 		}
 	}
+}
+
+// part computes what passes the function of some channels of an image, and y unless it is nil.
+func (g *functionGrad[T]) part(first, channels, size int, x, dy, dx, y []T) {
+	if g.f.Name == SiLU && g.f.inRows(g.hw) {
+		r := g.rows(first, size)
+		if y == nil {
+			vecNormSiLUSlopeRows(channels, kernel.Ptr32(x), kernel.Ptr32(dy), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(dx), r.bytes)
+		} else {
+			vecNormSiLUAgainRows(channels, kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(y), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(dx), r.bytes)
+		}
+		return
+	}
+	z := g.scratch[:len(dy)]
+	g.apply(first, channels, size, x, z)
+	switch {
+	case y != nil && g.f.AndSlope != nil:
+		g.f.AndSlope(z, y)
+		elementwise.Mul(z, dy, dx)
+		return
+	case y != nil:
+		g.f.Forward(z, y)
+	}
+	g.f.Gradient(z, dy, dx)
+}
+
+// rowsOf is what kernels have to know of rows: whole vectors, elements behind them, and the factors of the first.
+type rowsOf struct {
+	vectors, rest      int
+	tail               kernel.Mask
+	mean, scale, shift *float32
+	bytes              int
+}
+
+// rows are planes, or pieces, of size elements from a channel of the block on.
+func (b *affineBlock[T]) rows(first, size int) rowsOf {
+	lanes := kernel.Lanes()
+	return rowsOf{size / lanes, size % lanes, kernel.FirstLanes(size % lanes), kernel.Ptr32(b.mean[first:]), kernel.Ptr32(b.scale[first:]), kernel.Ptr32(b.shift[first:]), 4 * size}
 }
 
 // functionChannels is the channels of a block of one pass over planes of hw pixels.

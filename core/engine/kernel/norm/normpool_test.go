@@ -231,7 +231,7 @@ func TestAnyNormStaysInside(t *testing.T) {
 			if all > room {
 				continue
 			}
-			what := fmt.Sprintf("%d images of %d channels of %d pixels, %d groups", n, c, hw, groups)
+			what, scratch := fmt.Sprintf("%d images of %d channels of %d pixels, %d groups", n, c, hw, groups), make([]float32, FunctionElems)
 			sizes := []int{all, all, all, all, c, c, c, c, c, c, all}
 			g.Test(t, "batch norm, "+what, 0, sizes, func(v [][]float32, _ bool) {
 				x, dy, y, dx, mean, invstd, gamma, beta, dgamma, dbeta, residual := v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]
@@ -240,7 +240,11 @@ func TestAnyNormStaysInside(t *testing.T) {
 				BatchNormGrad(n, c, hw, x, dy, mean, invstd, gamma, dx, dgamma, dbeta, true)
 				BatchNormReLU(n, c, hw, x, mean, invstd, gamma, beta, residual, y)
 				BatchNormReLUGradOf(0, c, n, c, hw, x, y, dy, mean, invstd, gamma, dx, dgamma, dbeta, residual, false)
-				BatchNormReLU6(n, c, hw, x, mean, invstd, gamma, beta, y)
+				for _, f := range []*Function[float32]{functions[float32]()["relu6"], functions[float32]()["silu"]} {
+					BatchNormFunction(n, c, hw, x, mean, invstd, gamma, beta, f, y)
+					BatchNormFunctionGradOf(0, c, n, c, hw, x, dy, mean, invstd, gamma, beta, f, dx, dgamma, dbeta, true, residual, scratch)
+					BatchNormFunctionGradOf(0, c, n, c, hw, x, dy, mean, invstd, gamma, beta, f, dx, dgamma, dbeta, true, nil, scratch)
+				}
 			})
 			sizes[4], sizes[5] = n*groups, n*groups
 			g.Test(t, "group norm, "+what, 0, sizes, func(v [][]float32, _ bool) {

@@ -359,6 +359,33 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	}
 }
 
+// vecNormSiLURows computes y = z·σ(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+func vecNormSiLURows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	if kernel.Wide() {
+		normSiLURowsAVX512(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	} else {
+		normSiLURowsAVX2(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+	}
+}
+
+// vecNormSiLUSlopeRows computes dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+func vecNormSiLUSlopeRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, dz *float32, bytes int) {
+	if kernel.Wide() {
+		normSiLUSlopeRowsAVX512(rows, x, dy, vectors, rest, uintptr(tail), mean, scale, shift, dz, bytes)
+	} else {
+		normSiLUSlopeRowsAVX2(rows, x, dy, vectors, rest, uintptr(tail), mean, scale, shift, dz, bytes)
+	}
+}
+
+// vecNormSiLUAgainRows computes y = z·σ(z) and dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+func vecNormSiLUAgainRows(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, dz *float32, bytes int) {
+	if kernel.Wide() {
+		normSiLUAgainRowsAVX512(rows, x, dy, y, vectors, rest, uintptr(tail), mean, scale, shift, dz, bytes)
+	} else {
+		normSiLUAgainRowsAVX2(rows, x, dy, y, vectors, rest, uintptr(tail), mean, scale, shift, dz, bytes)
+	}
+}
+
 // vecF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
 func vecF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
 	if kernel.Wide() {

@@ -204,6 +204,21 @@ func vecReLUNormGradRows(rows int, x *float32, y *float32, dy *float32, vectors 
 	reluNormGradRowsNEON(rows, x, y, dy, vectors, rest, uintptr(tail), mean, meanDy, slope, scale, dx, bytes)
 }
 
+// vecNormSiLURows computes y = z·σ(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+func vecNormSiLURows(rows int, x *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, y *float32, bytes int) {
+	normSiLURowsNEON(rows, x, vectors, rest, uintptr(tail), mean, scale, shift, y, bytes)
+}
+
+// vecNormSiLUSlopeRows computes dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+func vecNormSiLUSlopeRows(rows int, x *float32, dy *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, dz *float32, bytes int) {
+	normSiLUSlopeRowsNEON(rows, x, dy, vectors, rest, uintptr(tail), mean, scale, shift, dz, bytes)
+}
+
+// vecNormSiLUAgainRows computes y = z·σ(z) and dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+func vecNormSiLUAgainRows(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail kernel.Mask, mean *float32, scale *float32, shift *float32, dz *float32, bytes int) {
+	normSiLUAgainRowsNEON(rows, x, dy, y, vectors, rest, uintptr(tail), mean, scale, shift, dz, bytes)
+}
+
 // vecF16MomentsAround is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
 func vecF16MomentsAround(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32) {
 	return f16MomentsAroundNEON(planes, x, n, center, bytes, ahead)

@@ -67,6 +67,21 @@ func normClipRowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr,
 //go:noescape
 func reluNormGradRowsAVX2(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// normSiLURowsAVX2 computes y = z·σ(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLURowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normSiLUSlopeRowsAVX2 computes dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLUSlopeRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+
+// normSiLUAgainRowsAVX2 computes y = z·σ(z) and dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLUAgainRowsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+
 // f16MomentsAroundAVX2 is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
 //
 //go:noescape
@@ -211,6 +226,21 @@ func normClipRowsAVX512(rows int, x *float32, vectors int, rest int, tail uintpt
 //
 //go:noescape
 func reluNormGradRowsAVX512(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
+
+// normSiLURowsAVX512 computes y = z·σ(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLURowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normSiLUSlopeRowsAVX512 computes dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLUSlopeRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+
+// normSiLUAgainRowsAVX512 computes y = z·σ(z) and dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLUAgainRowsAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
 
 // f16MomentsAroundAVX512 is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
 //

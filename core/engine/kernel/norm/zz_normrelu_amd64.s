@@ -1678,6 +1678,1063 @@ rowDone:
 	VZEROUPPER
 	RET
 
+DATA normSiLUConstantsAVX2<>+0(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+4(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+8(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+12(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+16(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+20(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+24(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+28(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+32(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+36(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+40(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+44(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+48(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+52(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+56(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+60(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX2<>+64(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+68(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+72(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+76(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+80(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+84(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+88(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+92(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+96(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+100(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+104(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+108(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+112(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+116(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+120(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+124(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX2<>+128(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+132(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+136(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+140(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+144(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+148(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+152(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+156(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+160(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+164(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+168(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+172(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+176(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+180(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+184(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+188(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX2<>+192(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+196(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+200(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+204(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+208(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+212(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+216(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+220(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+224(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+228(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+232(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+236(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+240(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+244(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+248(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+252(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX2<>+256(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+260(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+264(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+268(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+272(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+276(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+280(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+284(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+288(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+292(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+296(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+300(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+304(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+308(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+312(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+316(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX2<>+320(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+324(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+328(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+332(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+336(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+340(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+344(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+348(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+352(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+356(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+360(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+364(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+368(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+372(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+376(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+380(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX2<>+384(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+388(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+392(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+396(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+400(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+404(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+408(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+412(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+416(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+420(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+424(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+428(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+432(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+436(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+440(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+444(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX2<>+448(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+452(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+456(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+460(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+464(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+468(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+472(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+476(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+480(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+484(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+488(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+492(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+496(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+500(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+504(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+508(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX2<>+512(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+516(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+520(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+524(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+528(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+532(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+536(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+540(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+544(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+548(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+552(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+556(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+560(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+564(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+568(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+572(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX2<>+576(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+580(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+584(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+588(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+592(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+596(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+600(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+604(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+608(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+612(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+616(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+620(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+624(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+628(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+632(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+636(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX2<>+640(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+644(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+648(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+652(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+656(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+660(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+664(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+668(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+672(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+676(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+680(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+684(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+688(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+692(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+696(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+700(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX2<>+704(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+708(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+712(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+716(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+720(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+724(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+728(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+732(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+736(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+740(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+744(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+748(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+752(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+756(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+760(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+764(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX2<>+768(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+772(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+776(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+780(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+784(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+788(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+792(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+796(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+800(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+804(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+808(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+812(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+816(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+820(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+824(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+828(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX2<>+832(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+836(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+840(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+844(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+848(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+852(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+856(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+860(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+864(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+868(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+872(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+876(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+880(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+884(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+888(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX2<>+892(SB)/4, $0x3f800000
+GLOBL normSiLUConstantsAVX2<>(SB), RODATA|NOPTR, $896
+
+// func normSiLURowsAVX2(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normSiLURowsAVX2(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ y+64(FP), CX
+	MOVQ mean+40(FP), DX
+	MOVQ scale+48(FP), BX
+	MOVQ shift+56(FP), SI
+	MOVQ rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (DX), Y0
+	VBROADCASTSS (BX), Y1
+	VBROADCASTSS (SI), Y2
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+rowGroup:
+	SUBQ         $0x04, R8
+	JL           rowOnes
+	VMOVUPS      (R9), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (R10)
+	VMOVUPS      32(R9), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 32(R10)
+	VMOVUPS      64(R9), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 64(R10)
+	VMOVUPS      96(R9), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 96(R10)
+	ADDQ         $0x00000080, R9
+	ADDQ         $0x00000080, R10
+	JMP          rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
+row:
+	DECQ         R8
+	JL           rowTail
+	VMOVUPS      (R9), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (R10)
+	ADDQ         $0x20, R9
+	ADDQ         $0x20, R10
+	JMP          row
+
+rowTail:
+	MOVQ         rest+24(FP), R8
+	TESTQ        R8, R8
+	JZ           rowDone
+	MOVQ         tail+32(FP), R8
+	VMOVUPS      (R8), Y3
+	VMASKMOVPS   (R9), Y3, Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y4, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y1
+	VMINPS       Y0, Y1, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y1
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y0, Y1
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y0, Y0
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y1, Y2
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y2, Y0
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y2, Y0
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y0, Y0, Y2
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y5
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y0, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y6
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y0, Y6
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y2, Y5
+	VFMADD231PS  Y5, Y2, Y6
+	VFMADD231PS  Y6, Y2, Y0
+	VMOVUPS      Y1, Y2
+	VFMADD231PS  Y0, Y1, Y2
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y2, Y2
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y2, Y0
+	VDIVPS       Y0, Y2, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y1
+	VSUBPS       Y0, Y1, Y1
+	VBLENDVPS    Y4, Y0, Y1, Y0
+	VMULPS       Y0, Y4, Y0
+	VMASKMOVPS   Y0, Y3, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normSiLUSlopeRowsAVX2(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normSiLUSlopeRowsAVX2(SB), NOSPLIT, $0-88
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dz+72(FP), DX
+	MOVQ mean+48(FP), BX
+	MOVQ scale+56(FP), SI
+	MOVQ shift+64(FP), DI
+	MOVQ rows+0(FP), R8
+
+rows:
+	VBROADCASTSS (BX), Y0
+	VBROADCASTSS (SI), Y1
+	VBROADCASTSS (DI), Y2
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	MOVQ         vectors+24(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DX, R12
+
+rowGroup:
+	SUBQ         $0x04, R9
+	JL           rowOnes
+	VMOVUPS      (R10), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VFMADD231PS  Y3, Y4, Y5
+	VMULPS       Y5, Y6, Y3
+	VMOVUPS      (R11), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (R12)
+	VMOVUPS      32(R10), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VFMADD231PS  Y3, Y4, Y5
+	VMULPS       Y5, Y6, Y3
+	VMOVUPS      32(R11), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 32(R12)
+	VMOVUPS      64(R10), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VFMADD231PS  Y3, Y4, Y5
+	VMULPS       Y5, Y6, Y3
+	VMOVUPS      64(R11), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 64(R12)
+	VMOVUPS      96(R10), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VFMADD231PS  Y3, Y4, Y5
+	VMULPS       Y5, Y6, Y3
+	VMOVUPS      96(R11), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 96(R12)
+	ADDQ         $0x00000080, R10
+	ADDQ         $0x00000080, R11
+	ADDQ         $0x00000080, R12
+	JMP          rowGroup
+
+rowOnes:
+	ADDQ $0x04, R9
+
+row:
+	DECQ         R9
+	JL           rowTail
+	VMOVUPS      (R10), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VFMADD231PS  Y3, Y4, Y5
+	VMULPS       Y5, Y6, Y3
+	VMOVUPS      (R11), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (R12)
+	ADDQ         $0x20, R10
+	ADDQ         $0x20, R11
+	ADDQ         $0x20, R12
+	JMP          row
+
+rowTail:
+	MOVQ         rest+32(FP), R9
+	TESTQ        R9, R9
+	JZ           rowDone
+	MOVQ         tail+40(FP), R9
+	VMOVUPS      (R9), Y3
+	VMASKMOVPS   (R10), Y3, Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y4, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y1
+	VMINPS       Y0, Y1, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y1
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y0, Y1
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y0, Y0
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y1, Y2
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y2, Y0
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y2, Y0
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y0, Y0, Y2
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y5
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y0, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y6
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y0, Y6
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y2, Y5
+	VFMADD231PS  Y5, Y2, Y6
+	VFMADD231PS  Y6, Y2, Y0
+	VMOVUPS      Y1, Y2
+	VFMADD231PS  Y0, Y1, Y2
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y2, Y2
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y2, Y0
+	VDIVPS       Y0, Y2, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y1
+	VSUBPS       Y0, Y1, Y1
+	VBLENDVPS    Y4, Y0, Y1, Y2
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMULPS       Y2, Y4, Y1
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y1
+	VFMADD231PS  Y4, Y0, Y1
+	VMULPS       Y1, Y2, Y0
+	VMASKMOVPS   (R11), Y3, Y1
+	VMULPS       Y1, Y0, Y0
+	VMASKMOVPS   Y0, Y3, (R12)
+
+rowDone:
+	MOVQ bytes+80(FP), R9
+	ADDQ R9, AX
+	ADDQ R9, CX
+	ADDQ R9, DX
+	DECQ R8
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normSiLUAgainRowsAVX2(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+// Requires: AVX, AVX2, FMA3
+TEXT ·normSiLUAgainRowsAVX2(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dz+80(FP), DX
+	MOVQ y+24(FP), BX
+	MOVQ mean+56(FP), SI
+	MOVQ scale+64(FP), DI
+	MOVQ shift+72(FP), R8
+	MOVQ rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (SI), Y0
+	VBROADCASTSS (DI), Y1
+	VBROADCASTSS (R8), Y2
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	MOVQ         vectors+32(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+	MOVQ         BX, R14
+
+rowGroup:
+	SUBQ         $0x04, R10
+	JL           rowOnes
+	VMOVUPS      (R11), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y7
+	VFMADD231PS  Y3, Y4, Y7
+	VMULPS       Y7, Y6, Y3
+	VMOVUPS      Y5, (R14)
+	VMOVUPS      (R12), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (R13)
+	VMOVUPS      32(R11), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y7
+	VFMADD231PS  Y3, Y4, Y7
+	VMULPS       Y7, Y6, Y3
+	VMOVUPS      Y5, 32(R14)
+	VMOVUPS      32(R12), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 32(R13)
+	VMOVUPS      64(R11), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y7
+	VFMADD231PS  Y3, Y4, Y7
+	VMULPS       Y7, Y6, Y3
+	VMOVUPS      Y5, 64(R14)
+	VMOVUPS      64(R12), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 64(R13)
+	VMOVUPS      96(R11), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y7
+	VFMADD231PS  Y3, Y4, Y7
+	VMULPS       Y7, Y6, Y3
+	VMOVUPS      Y5, 96(R14)
+	VMOVUPS      96(R12), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, 96(R13)
+	ADDQ         $0x00000080, R11
+	ADDQ         $0x00000080, R12
+	ADDQ         $0x00000080, R13
+	ADDQ         $0x00000080, R14
+	JMP          rowGroup
+
+rowOnes:
+	ADDQ $0x04, R10
+
+row:
+	DECQ         R10
+	JL           rowTail
+	VMOVUPS      (R11), Y3
+	VSUBPS       Y0, Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VADDPS       Y2, Y3, Y3
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y3, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y5
+	VMINPS       Y4, Y5, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y5
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y4, Y5
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y4, Y4
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y5, Y6
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y6, Y4
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y6, Y4
+	VPSLLD       $0x17, Y5, Y5
+	VMULPS       Y4, Y4, Y6
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y7
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y4, Y7
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y8
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y4, Y8
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y6, Y7
+	VFMADD231PS  Y7, Y6, Y8
+	VFMADD231PS  Y8, Y6, Y4
+	VMOVUPS      Y5, Y6
+	VFMADD231PS  Y4, Y5, Y6
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y6, Y6
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y6, Y4
+	VDIVPS       Y4, Y6, Y4
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VSUBPS       Y4, Y5, Y5
+	VBLENDVPS    Y3, Y4, Y5, Y6
+	VBLENDVPS    Y3, Y5, Y4, Y4
+	VMULPS       Y6, Y3, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y7
+	VFMADD231PS  Y3, Y4, Y7
+	VMULPS       Y7, Y6, Y3
+	VMOVUPS      Y5, (R14)
+	VMOVUPS      (R12), Y4
+	VMULPS       Y4, Y3, Y3
+	VMOVUPS      Y3, (R13)
+	ADDQ         $0x20, R11
+	ADDQ         $0x20, R12
+	ADDQ         $0x20, R13
+	ADDQ         $0x20, R14
+	JMP          row
+
+rowTail:
+	MOVQ         rest+40(FP), R10
+	TESTQ        R10, R10
+	JZ           rowDone
+	MOVQ         tail+48(FP), R10
+	VMOVUPS      (R10), Y3
+	VMASKMOVPS   (R11), Y3, Y4
+	VSUBPS       Y0, Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y2, Y4, Y4
+	VANDPS       normSiLUConstantsAVX2<>+0(SB), Y4, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+64(SB), Y1
+	VMINPS       Y0, Y1, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+128(SB), Y1
+	VFMADD231PS  normSiLUConstantsAVX2<>+192(SB), Y0, Y1
+	VORPS        normSiLUConstantsAVX2<>+256(SB), Y0, Y0
+	VSUBPS       normSiLUConstantsAVX2<>+128(SB), Y1, Y2
+	VFNMADD231PS normSiLUConstantsAVX2<>+320(SB), Y2, Y0
+	VFNMADD231PS normSiLUConstantsAVX2<>+384(SB), Y2, Y0
+	VPSLLD       $0x17, Y1, Y1
+	VMULPS       Y0, Y0, Y2
+	VMOVUPS      normSiLUConstantsAVX2<>+448(SB), Y5
+	VFMADD213PS  normSiLUConstantsAVX2<>+512(SB), Y0, Y5
+	VMOVUPS      normSiLUConstantsAVX2<>+576(SB), Y6
+	VFMADD213PS  normSiLUConstantsAVX2<>+640(SB), Y0, Y6
+	VFMADD231PS  normSiLUConstantsAVX2<>+704(SB), Y2, Y5
+	VFMADD231PS  Y5, Y2, Y6
+	VFMADD231PS  Y6, Y2, Y0
+	VMOVUPS      Y1, Y2
+	VFMADD231PS  Y0, Y1, Y2
+	VMULPS       normSiLUConstantsAVX2<>+768(SB), Y2, Y2
+	VADDPS       normSiLUConstantsAVX2<>+832(SB), Y2, Y0
+	VDIVPS       Y0, Y2, Y0
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y1
+	VSUBPS       Y0, Y1, Y1
+	VBLENDVPS    Y4, Y0, Y1, Y2
+	VBLENDVPS    Y4, Y1, Y0, Y0
+	VMULPS       Y2, Y4, Y1
+	VMOVUPS      normSiLUConstantsAVX2<>+832(SB), Y5
+	VFMADD231PS  Y4, Y0, Y5
+	VMULPS       Y5, Y2, Y0
+	VMASKMOVPS   Y1, Y3, (R14)
+	VMASKMOVPS   (R12), Y3, Y1
+	VMULPS       Y1, Y0, Y0
+	VMASKMOVPS   Y0, Y3, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	ADDQ R10, DX
+	ADDQ R10, BX
+	DECQ R9
+	JNZ  rows
+	VZEROUPPER
+	RET
+
 // func f16MomentsAroundAVX2(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)
 // Requires: AVX, AVX2, F16C, FMA3, MMX+, SSE
 TEXT ·f16MomentsAroundAVX2(SB), NOSPLIT, $0-56
@@ -4303,6 +5360,1093 @@ rowDone:
 	ADDQ R11, DX
 	ADDQ R11, BX
 	DECQ R10
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+DATA normSiLUConstantsAVX512<>+0(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+4(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+8(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+12(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+16(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+20(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+24(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+28(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+32(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+36(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+40(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+44(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+48(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+52(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+56(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+60(SB)/4, $0x7fffffff
+DATA normSiLUConstantsAVX512<>+64(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+68(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+72(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+76(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+80(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+84(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+88(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+92(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+96(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+100(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+104(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+108(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+112(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+116(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+120(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+124(SB)/4, $0x42dc0000
+DATA normSiLUConstantsAVX512<>+128(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+132(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+136(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+140(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+144(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+148(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+152(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+156(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+160(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+164(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+168(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+172(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+176(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+180(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+184(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+188(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsAVX512<>+192(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+196(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+200(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+204(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+208(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+212(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+216(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+220(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+224(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+228(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+232(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+236(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+240(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+244(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+248(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+252(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsAVX512<>+256(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+260(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+264(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+268(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+272(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+276(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+280(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+284(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+288(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+292(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+296(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+300(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+304(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+308(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+312(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+316(SB)/4, $0x80000000
+DATA normSiLUConstantsAVX512<>+320(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+324(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+328(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+332(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+336(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+340(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+344(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+348(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+352(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+356(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+360(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+364(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+368(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+372(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+376(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+380(SB)/4, $0x3f318000
+DATA normSiLUConstantsAVX512<>+384(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+388(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+392(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+396(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+400(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+404(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+408(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+412(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+416(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+420(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+424(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+428(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+432(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+436(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+440(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+444(SB)/4, $0xb95e8083
+DATA normSiLUConstantsAVX512<>+448(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+452(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+456(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+460(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+464(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+468(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+472(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+476(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+480(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+484(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+488(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+492(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+496(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+500(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+504(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+508(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsAVX512<>+512(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+516(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+520(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+524(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+528(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+532(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+536(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+540(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+544(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+548(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+552(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+556(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+560(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+564(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+568(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+572(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsAVX512<>+576(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+580(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+584(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+588(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+592(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+596(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+600(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+604(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+608(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+612(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+616(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+620(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+624(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+628(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+632(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+636(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsAVX512<>+640(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+644(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+648(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+652(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+656(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+660(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+664(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+668(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+672(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+676(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+680(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+684(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+688(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+692(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+696(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+700(SB)/4, $0x3efffff7
+DATA normSiLUConstantsAVX512<>+704(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+708(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+712(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+716(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+720(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+724(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+728(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+732(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+736(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+740(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+744(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+748(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+752(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+756(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+760(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+764(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsAVX512<>+768(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+772(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+776(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+780(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+784(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+788(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+792(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+796(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+800(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+804(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+808(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+812(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+816(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+820(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+824(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+828(SB)/4, $0x1f800000
+DATA normSiLUConstantsAVX512<>+832(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+836(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+840(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+844(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+848(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+852(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+856(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+860(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+864(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+868(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+872(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+876(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+880(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+884(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+888(SB)/4, $0x3f800000
+DATA normSiLUConstantsAVX512<>+892(SB)/4, $0x3f800000
+GLOBL normSiLUConstantsAVX512<>(SB), RODATA|NOPTR, $896
+
+// func normSiLURowsAVX512(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·normSiLURowsAVX512(SB), NOSPLIT, $0-80
+	MOVQ x+8(FP), AX
+	MOVQ y+64(FP), CX
+	MOVQ mean+40(FP), DX
+	MOVQ scale+48(FP), BX
+	MOVQ shift+56(FP), SI
+	MOVQ rows+0(FP), DI
+
+rows:
+	VBROADCASTSS (DX), Z0
+	VBROADCASTSS (BX), Z1
+	VBROADCASTSS (SI), Z2
+	ADDQ         $0x04, DX
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	MOVQ         vectors+16(FP), R8
+	MOVQ         AX, R9
+	MOVQ         CX, R10
+
+rowGroup:
+	SUBQ              $0x04, R8
+	JL                rowOnes
+	VMOVUPS           (R9), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z12
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z12, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z12, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z12
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z13
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z13
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z14
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z14
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z12, Z13
+	VFMADD231PS       Z13, Z12, Z14
+	VFMADD231PS       Z14, Z12, Z4
+	VMOVUPS           Z5, Z12
+	VFMADD231PS       Z4, Z5, Z12
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z12, Z12
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z12, Z4
+	VDIVPS            Z4, Z12, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z6
+	VMULPS            Z6, Z3, Z3
+	VMOVUPS           Z3, (R10)
+	VMOVUPS           64(R9), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z12
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z12, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z12, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z12
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z13
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z13
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z14
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z14
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z12, Z13
+	VFMADD231PS       Z13, Z12, Z14
+	VFMADD231PS       Z14, Z12, Z4
+	VMOVUPS           Z5, Z12
+	VFMADD231PS       Z4, Z5, Z12
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z12, Z12
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z12, Z4
+	VDIVPS            Z4, Z12, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z7
+	VMULPS            Z7, Z3, Z3
+	VMOVUPS           Z3, 64(R10)
+	VMOVUPS           128(R9), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z12
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z12, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z12, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z12
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z13
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z13
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z14
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z14
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z12, Z13
+	VFMADD231PS       Z13, Z12, Z14
+	VFMADD231PS       Z14, Z12, Z4
+	VMOVUPS           Z5, Z12
+	VFMADD231PS       Z4, Z5, Z12
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z12, Z12
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z12, Z4
+	VDIVPS            Z4, Z12, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z8
+	VMULPS            Z8, Z3, Z3
+	VMOVUPS           Z3, 128(R10)
+	VMOVUPS           192(R9), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z12
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z12, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z12, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z12
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z13
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z13
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z14
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z14
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z12, Z13
+	VFMADD231PS       Z13, Z12, Z14
+	VFMADD231PS       Z14, Z12, Z4
+	VMOVUPS           Z5, Z12
+	VFMADD231PS       Z4, Z5, Z12
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z12, Z12
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z12, Z4
+	VDIVPS            Z4, Z12, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z9
+	VMULPS            Z9, Z3, Z3
+	VMOVUPS           Z3, 192(R10)
+	ADDQ              $0x00000100, R9
+	ADDQ              $0x00000100, R10
+	JMP               rowGroup
+
+rowOnes:
+	ADDQ $0x04, R8
+
+row:
+	DECQ              R8
+	JL                rowTail
+	VMOVUPS           (R9), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z12
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z12, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z12, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z12
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z13
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z13
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z14
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z14
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z12, Z13
+	VFMADD231PS       Z13, Z12, Z14
+	VFMADD231PS       Z14, Z12, Z4
+	VMOVUPS           Z5, Z12
+	VFMADD231PS       Z4, Z5, Z12
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z12, Z12
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z12, Z4
+	VDIVPS            Z4, Z12, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z10
+	VMULPS            Z10, Z3, Z3
+	VMOVUPS           Z3, (R10)
+	ADDQ              $0x40, R9
+	ADDQ              $0x40, R10
+	JMP               row
+
+rowTail:
+	MOVQ              rest+24(FP), R8
+	TESTQ             R8, R8
+	JZ                rowDone
+	MOVQ              tail+32(FP), R8
+	KMOVW             R8, K1
+	VMOVUPS.Z         (R9), K1, Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z1
+	VMINPS            Z0, Z1, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z1
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z0, Z1
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z0, Z0
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z1, Z2
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z2, Z0
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z2, Z0
+	VPSLLD            $0x17, Z1, Z1
+	VMULPS            Z0, Z0, Z2
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z4
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z0, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z5
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z0, Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z2, Z4
+	VFMADD231PS       Z4, Z2, Z5
+	VFMADD231PS       Z5, Z2, Z0
+	VMOVUPS           Z1, Z2
+	VFMADD231PS       Z0, Z1, Z2
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z2, Z2
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z2, Z0
+	VDIVPS            Z0, Z2, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z1
+	VSUBPS            Z0, Z1, Z1
+	VPMOVD2M          Z3, K2
+	VBLENDMPS         Z0, Z1, K2, Z11
+	VMULPS            Z11, Z3, Z0
+	VMOVUPS           Z0, K1, (R10)
+
+rowDone:
+	MOVQ bytes+72(FP), R8
+	ADDQ R8, AX
+	ADDQ R8, CX
+	DECQ DI
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normSiLUSlopeRowsAVX512(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·normSiLUSlopeRowsAVX512(SB), NOSPLIT, $0-88
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dz+72(FP), DX
+	MOVQ mean+48(FP), BX
+	MOVQ scale+56(FP), SI
+	MOVQ shift+64(FP), DI
+	MOVQ rows+0(FP), R8
+
+rows:
+	VBROADCASTSS (BX), Z0
+	VBROADCASTSS (SI), Z1
+	VBROADCASTSS (DI), Z2
+	ADDQ         $0x04, BX
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	MOVQ         vectors+24(FP), R9
+	MOVQ         AX, R10
+	MOVQ         CX, R11
+	MOVQ         DX, R12
+
+rowGroup:
+	SUBQ              $0x04, R9
+	JL                rowOnes
+	VMOVUPS           (R10), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z6
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z7
+	VMULPS            Z6, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z4
+	VFMADD231PS       Z3, Z7, Z4
+	VMULPS            Z4, Z6, Z3
+	VMOVUPS           (R11), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, (R12)
+	VMOVUPS           64(R10), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z8
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z9
+	VMULPS            Z8, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z4
+	VFMADD231PS       Z3, Z9, Z4
+	VMULPS            Z4, Z8, Z3
+	VMOVUPS           64(R11), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, 64(R12)
+	VMOVUPS           128(R10), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z10
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z11
+	VMULPS            Z10, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z4
+	VFMADD231PS       Z3, Z11, Z4
+	VMULPS            Z4, Z10, Z3
+	VMOVUPS           128(R11), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, 128(R12)
+	VMOVUPS           192(R10), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z12
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z13
+	VMULPS            Z12, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z4
+	VFMADD231PS       Z3, Z13, Z4
+	VMULPS            Z4, Z12, Z3
+	VMOVUPS           192(R11), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, 192(R12)
+	ADDQ              $0x00000100, R10
+	ADDQ              $0x00000100, R11
+	ADDQ              $0x00000100, R12
+	JMP               rowGroup
+
+rowOnes:
+	ADDQ $0x04, R9
+
+row:
+	DECQ              R9
+	JL                rowTail
+	VMOVUPS           (R10), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z14
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z15
+	VMULPS            Z14, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z4
+	VFMADD231PS       Z3, Z15, Z4
+	VMULPS            Z4, Z14, Z3
+	VMOVUPS           (R11), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, (R12)
+	ADDQ              $0x40, R10
+	ADDQ              $0x40, R11
+	ADDQ              $0x40, R12
+	JMP               row
+
+rowTail:
+	MOVQ              rest+32(FP), R9
+	TESTQ             R9, R9
+	JZ                rowDone
+	MOVQ              tail+40(FP), R9
+	KMOVW             R9, K1
+	VMOVUPS.Z         (R10), K1, Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z1
+	VMINPS            Z0, Z1, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z1
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z0, Z1
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z0, Z0
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z1, Z2
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z2, Z0
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z2, Z0
+	VPSLLD            $0x17, Z1, Z1
+	VMULPS            Z0, Z0, Z2
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z4
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z0, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z5
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z0, Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z2, Z4
+	VFMADD231PS       Z4, Z2, Z5
+	VFMADD231PS       Z5, Z2, Z0
+	VMOVUPS           Z1, Z2
+	VFMADD231PS       Z0, Z1, Z2
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z2, Z2
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z2, Z0
+	VDIVPS            Z0, Z2, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z1
+	VSUBPS            Z0, Z1, Z1
+	VPMOVD2M          Z3, K2
+	VBLENDMPS         Z0, Z1, K2, Z16
+	VPMOVD2M          Z3, K2
+	VBLENDMPS         Z1, Z0, K2, Z17
+	VMULPS            Z16, Z3, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z0
+	VFMADD231PS       Z3, Z17, Z0
+	VMULPS            Z0, Z16, Z0
+	VMOVUPS.Z         (R11), K1, Z1
+	VMULPS            Z1, Z0, Z0
+	VMOVUPS           Z0, K1, (R12)
+
+rowDone:
+	MOVQ bytes+80(FP), R9
+	ADDQ R9, AX
+	ADDQ R9, CX
+	ADDQ R9, DX
+	DECQ R8
+	JNZ  rows
+	VZEROUPPER
+	RET
+
+// func normSiLUAgainRowsAVX512(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·normSiLUAgainRowsAVX512(SB), NOSPLIT, $0-96
+	MOVQ x+8(FP), AX
+	MOVQ dy+16(FP), CX
+	MOVQ dz+80(FP), DX
+	MOVQ y+24(FP), BX
+	MOVQ mean+56(FP), SI
+	MOVQ scale+64(FP), DI
+	MOVQ shift+72(FP), R8
+	MOVQ rows+0(FP), R9
+
+rows:
+	VBROADCASTSS (SI), Z0
+	VBROADCASTSS (DI), Z1
+	VBROADCASTSS (R8), Z2
+	ADDQ         $0x04, SI
+	ADDQ         $0x04, DI
+	ADDQ         $0x04, R8
+	MOVQ         vectors+32(FP), R10
+	MOVQ         AX, R11
+	MOVQ         CX, R12
+	MOVQ         DX, R13
+	MOVQ         BX, R14
+
+rowGroup:
+	SUBQ              $0x04, R10
+	JL                rowOnes
+	VMOVUPS           (R11), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z6
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z7
+	VMULPS            Z6, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VFMADD231PS       Z3, Z7, Z5
+	VMULPS            Z5, Z6, Z3
+	VMOVUPS           Z4, (R14)
+	VMOVUPS           (R12), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, (R13)
+	VMOVUPS           64(R11), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z8
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z9
+	VMULPS            Z8, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VFMADD231PS       Z3, Z9, Z5
+	VMULPS            Z5, Z8, Z3
+	VMOVUPS           Z4, 64(R14)
+	VMOVUPS           64(R12), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, 64(R13)
+	VMOVUPS           128(R11), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z10
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z11
+	VMULPS            Z10, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VFMADD231PS       Z3, Z11, Z5
+	VMULPS            Z5, Z10, Z3
+	VMOVUPS           Z4, 128(R14)
+	VMOVUPS           128(R12), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, 128(R13)
+	VMOVUPS           192(R11), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z12
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z13
+	VMULPS            Z12, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VFMADD231PS       Z3, Z13, Z5
+	VMULPS            Z5, Z12, Z3
+	VMOVUPS           Z4, 192(R14)
+	VMOVUPS           192(R12), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, 192(R13)
+	ADDQ              $0x00000100, R11
+	ADDQ              $0x00000100, R12
+	ADDQ              $0x00000100, R13
+	ADDQ              $0x00000100, R14
+	JMP               rowGroup
+
+rowOnes:
+	ADDQ $0x04, R10
+
+row:
+	DECQ              R10
+	JL                rowTail
+	VMOVUPS           (R11), Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z5
+	VMINPS            Z4, Z5, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z4, Z5
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z4, Z4
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z5, Z18
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z18, Z4
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z18, Z4
+	VPSLLD            $0x17, Z5, Z5
+	VMULPS            Z4, Z4, Z18
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z19
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z4, Z19
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z20
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z4, Z20
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z18, Z19
+	VFMADD231PS       Z19, Z18, Z20
+	VFMADD231PS       Z20, Z18, Z4
+	VMOVUPS           Z5, Z18
+	VFMADD231PS       Z4, Z5, Z18
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z18, Z18
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z18, Z4
+	VDIVPS            Z4, Z18, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VSUBPS            Z4, Z5, Z5
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z4, Z5, K1, Z14
+	VPMOVD2M          Z3, K1
+	VBLENDMPS         Z5, Z4, K1, Z15
+	VMULPS            Z14, Z3, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z5
+	VFMADD231PS       Z3, Z15, Z5
+	VMULPS            Z5, Z14, Z3
+	VMOVUPS           Z4, (R14)
+	VMOVUPS           (R12), Z4
+	VMULPS            Z4, Z3, Z3
+	VMOVUPS           Z3, (R13)
+	ADDQ              $0x40, R11
+	ADDQ              $0x40, R12
+	ADDQ              $0x40, R13
+	ADDQ              $0x40, R14
+	JMP               row
+
+rowTail:
+	MOVQ              rest+40(FP), R10
+	TESTQ             R10, R10
+	JZ                rowDone
+	MOVQ              tail+48(FP), R10
+	KMOVW             R10, K1
+	VMOVUPS.Z         (R11), K1, Z3
+	VSUBPS            Z0, Z3, Z3
+	VMULPS            Z1, Z3, Z3
+	VADDPS            Z2, Z3, Z3
+	VANDPS.BCST       normSiLUConstantsAVX512<>+0(SB), Z3, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+64(SB), Z1
+	VMINPS            Z0, Z1, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+128(SB), Z1
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+192(SB), Z0, Z1
+	VORPS.BCST        normSiLUConstantsAVX512<>+256(SB), Z0, Z0
+	VSUBPS.BCST       normSiLUConstantsAVX512<>+128(SB), Z1, Z2
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+320(SB), Z2, Z0
+	VFNMADD231PS.BCST normSiLUConstantsAVX512<>+384(SB), Z2, Z0
+	VPSLLD            $0x17, Z1, Z1
+	VMULPS            Z0, Z0, Z2
+	VBROADCASTSS      normSiLUConstantsAVX512<>+448(SB), Z4
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+512(SB), Z0, Z4
+	VBROADCASTSS      normSiLUConstantsAVX512<>+576(SB), Z5
+	VFMADD213PS.BCST  normSiLUConstantsAVX512<>+640(SB), Z0, Z5
+	VFMADD231PS.BCST  normSiLUConstantsAVX512<>+704(SB), Z2, Z4
+	VFMADD231PS       Z4, Z2, Z5
+	VFMADD231PS       Z5, Z2, Z0
+	VMOVUPS           Z1, Z2
+	VFMADD231PS       Z0, Z1, Z2
+	VMULPS.BCST       normSiLUConstantsAVX512<>+768(SB), Z2, Z2
+	VADDPS.BCST       normSiLUConstantsAVX512<>+832(SB), Z2, Z0
+	VDIVPS            Z0, Z2, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z1
+	VSUBPS            Z0, Z1, Z1
+	VPMOVD2M          Z3, K2
+	VBLENDMPS         Z0, Z1, K2, Z16
+	VPMOVD2M          Z3, K2
+	VBLENDMPS         Z1, Z0, K2, Z17
+	VMULPS            Z16, Z3, Z0
+	VBROADCASTSS      normSiLUConstantsAVX512<>+832(SB), Z1
+	VFMADD231PS       Z3, Z17, Z1
+	VMULPS            Z1, Z16, Z1
+	VMOVUPS           Z0, K1, (R14)
+	VMOVUPS.Z         (R12), K1, Z0
+	VMULPS            Z0, Z1, Z1
+	VMOVUPS           Z1, K1, (R13)
+
+rowDone:
+	MOVQ bytes+88(FP), R10
+	ADDQ R10, AX
+	ADDQ R10, CX
+	ADDQ R10, DX
+	ADDQ R10, BX
+	DECQ R9
 	JNZ  rows
 	VZEROUPPER
 	RET

@@ -67,6 +67,21 @@ func normClipRowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr,
 //go:noescape
 func reluNormGradRowsNEON(rows int, x *float32, y *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, meanDy *float32, slope *float32, scale *float32, dx *float32, bytes int)
 
+// normSiLURowsNEON computes y = z·σ(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLURowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+
+// normSiLUSlopeRowsNEON computes dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLUSlopeRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+
+// normSiLUAgainRowsNEON computes y = z·σ(z) and dz = dy·SiLU'(z) with z = (x−mean)·scale + shift of rows of bytes, each with its own factors.
+//
+//go:noescape
+func normSiLUAgainRowsNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+
 // f16MomentsAroundNEON is Σ(x−center) and Σ(x−center)² of planes of n elements, a multiple of 16, that lie bytes apart.
 //
 //go:noescape

@@ -2,6 +2,232 @@
 
 #include "textflag.h"
 
+DATA normSiLUConstantsNEON<>+0(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+4(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+8(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+12(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+16(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+20(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+24(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+28(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+32(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+36(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+40(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+44(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+48(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+52(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+56(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+60(SB)/4, $0x7fffffff
+DATA normSiLUConstantsNEON<>+64(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+68(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+72(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+76(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+80(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+84(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+88(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+92(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+96(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+100(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+104(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+108(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+112(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+116(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+120(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+124(SB)/4, $0x42dc0000
+DATA normSiLUConstantsNEON<>+128(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+132(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+136(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+140(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+144(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+148(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+152(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+156(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+160(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+164(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+168(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+172(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+176(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+180(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+184(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+188(SB)/4, $0x4b4000bf
+DATA normSiLUConstantsNEON<>+192(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+196(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+200(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+204(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+208(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+212(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+216(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+220(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+224(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+228(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+232(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+236(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+240(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+244(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+248(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+252(SB)/4, $0xbfb8aa3b
+DATA normSiLUConstantsNEON<>+256(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+260(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+264(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+268(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+272(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+276(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+280(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+284(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+288(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+292(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+296(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+300(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+304(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+308(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+312(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+316(SB)/4, $0x80000000
+DATA normSiLUConstantsNEON<>+320(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+324(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+328(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+332(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+336(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+340(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+344(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+348(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+352(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+356(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+360(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+364(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+368(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+372(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+376(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+380(SB)/4, $0x3f318000
+DATA normSiLUConstantsNEON<>+384(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+388(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+392(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+396(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+400(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+404(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+408(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+412(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+416(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+420(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+424(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+428(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+432(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+436(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+440(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+444(SB)/4, $0xb95e8083
+DATA normSiLUConstantsNEON<>+448(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+452(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+456(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+460(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+464(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+468(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+472(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+476(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+480(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+484(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+488(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+492(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+496(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+500(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+504(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+508(SB)/4, $0x3c0926ca
+DATA normSiLUConstantsNEON<>+512(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+516(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+520(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+524(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+528(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+532(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+536(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+540(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+544(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+548(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+552(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+556(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+560(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+564(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+568(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+572(SB)/4, $0x3d2ab304
+DATA normSiLUConstantsNEON<>+576(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+580(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+584(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+588(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+592(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+596(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+600(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+604(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+608(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+612(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+616(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+620(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+624(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+628(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+632(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+636(SB)/4, $0x3e2aaa39
+DATA normSiLUConstantsNEON<>+640(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+644(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+648(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+652(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+656(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+660(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+664(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+668(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+672(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+676(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+680(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+684(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+688(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+692(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+696(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+700(SB)/4, $0x3efffff7
+DATA normSiLUConstantsNEON<>+704(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+708(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+712(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+716(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+720(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+724(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+728(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+732(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+736(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+740(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+744(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+748(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+752(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+756(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+760(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+764(SB)/4, $0x3aafeffd
+DATA normSiLUConstantsNEON<>+768(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+772(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+776(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+780(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+784(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+788(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+792(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+796(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+800(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+804(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+808(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+812(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+816(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+820(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+824(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+828(SB)/4, $0x1f800000
+DATA normSiLUConstantsNEON<>+832(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+836(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+840(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+844(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+848(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+852(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+856(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+860(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+864(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+868(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+872(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+876(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+880(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+884(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+888(SB)/4, $0x3f800000
+DATA normSiLUConstantsNEON<>+892(SB)/4, $0x3f800000
+GLOBL normSiLUConstantsNEON<>(SB), RODATA|NOPTR, $896
+
 // func normSumsNEON(dy *float32, x *float32, mean float32, n int, ahead int) (total float32, dot float32)
 TEXT ·normSumsNEON(SB), NOSPLIT, $0-48
 	MOVD	dy+0(FP), R7
@@ -3674,6 +3900,1858 @@ lanes4low:
 lanes4one:
 	TBZ	$0, R13, lanes4done
 	FMOVS	F1, 0(R1)
+	B	lanes4done
+
+// func normSiLURowsNEON(rows int, x *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, y *float32, bytes int)
+TEXT ·normSiLURowsNEON(SB), NOSPLIT, $0-80
+	MOVD	$normSiLUConstantsNEON<>(SB), R1
+	MOVD	x+8(FP), R8
+	MOVD	y+64(FP), R7
+	MOVD	mean+40(FP), R6
+	MOVD	scale+48(FP), R5
+	MOVD	shift+56(FP), R4
+	MOVD	rows+0(FP), R3
+rows:
+	VLD1R	(R6), [V16.S4]
+	FMOVS	0(R5), F15
+	VLD1R	(R4), [V14.S4]
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	ADD	$4, R4, R4
+	MOVD	vectors+16(FP), R9
+	MOVD	R8, R0
+	MOVD	R7, R2
+rowGroup:
+	SUBS	$4, R9, R9
+	BLT	rowOnes
+	FLDPQ	0(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd24 // fdiv v4.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd03 // fdiv v3.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
+	WORD	$0x4ea3d401 // fsub v1.4s, v0.4s, v3.4s
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V1.B16, V3.B16, V0.B16
+	WORD	$0x6e22dda1 // fmul v1.4s, v13.4s, v2.4s
+	WORD	$0x6e20dd80 // fmul v0.4s, v12.4s, v0.4s
+	FSTPQ	(F1, F0), 0(R2)
+	FLDPQ	32(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd24 // fdiv v4.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd03 // fdiv v3.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
+	WORD	$0x4ea3d401 // fsub v1.4s, v0.4s, v3.4s
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V1.B16, V3.B16, V0.B16
+	WORD	$0x6e22dda1 // fmul v1.4s, v13.4s, v2.4s
+	WORD	$0x6e20dd80 // fmul v0.4s, v12.4s, v0.4s
+	FSTPQ	(F1, F0), 32(R2)
+	FLDPQ	64(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd24 // fdiv v4.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd03 // fdiv v3.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
+	WORD	$0x4ea3d401 // fsub v1.4s, v0.4s, v3.4s
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V1.B16, V3.B16, V0.B16
+	WORD	$0x6e22dda1 // fmul v1.4s, v13.4s, v2.4s
+	WORD	$0x6e20dd80 // fmul v0.4s, v12.4s, v0.4s
+	FSTPQ	(F1, F0), 64(R2)
+	FLDPQ	96(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd24 // fdiv v4.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd03 // fdiv v3.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
+	WORD	$0x4ea3d401 // fsub v1.4s, v0.4s, v3.4s
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V1.B16, V3.B16, V0.B16
+	WORD	$0x6e22dda1 // fmul v1.4s, v13.4s, v2.4s
+	WORD	$0x6e20dd80 // fmul v0.4s, v12.4s, v0.4s
+	FSTPQ	(F1, F0), 96(R2)
+	ADD	$128, R0, R0
+	ADD	$128, R2, R2
+	B	rowGroup
+rowOnes:
+	ADD	$4, R9, R9
+row:
+	SUBS	$1, R9, R9
+	BLT	rowTail
+	FLDPQ	0(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd24 // fdiv v4.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd03 // fdiv v3.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea4d422 // fsub v2.4s, v1.4s, v4.4s
+	WORD	$0x4ea3d401 // fsub v1.4s, v0.4s, v3.4s
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V2.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V2.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V1.B16, V3.B16, V0.B16
+	WORD	$0x6e22dda1 // fmul v1.4s, v13.4s, v2.4s
+	WORD	$0x6e20dd80 // fmul v0.4s, v12.4s, v0.4s
+	FSTPQ	(F1, F0), 0(R2)
+	ADD	$32, R0, R0
+	ADD	$32, R2, R2
+	B	row
+rowTail:
+	MOVD	rest+24(FP), R9
+	TST	R9, R9
+	BEQ	rowDone
+	MOVD	tail+32(FP), R9
+	MOVWU	64(R9), R9
+	TBZ	$3, R9, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
+	WORD	$0x4f8f9021 // fmul v1.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f9000 // fmul v0.4s, v0.4s, v15.s[0]
+	WORD	$0x4e2ed421 // fadd v1.4s, v1.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	FMOVQ	0(R1), F2
+	VAND	V2.B16, V1.B16, V13.B16
+	VAND	V2.B16, V0.B16, V12.B16
+	FLDPQ	64(R1), (F4, F3)
+	WORD	$0x6ea4e5a2 // fcmgt v2.4s, v13.4s, v4.4s
+	VBSL	V13.B16, V4.B16, V2.B16
+	VMOV	V2.B16, V13.B16
+	WORD	$0x6ea3e582 // fcmgt v2.4s, v12.4s, v3.4s
+	VBSL	V12.B16, V3.B16, V2.B16
+	VMOV	V2.B16, V12.B16
+	FLDPQ	128(R1), (F11, F10)
+	FMOVQ	192(R1), F2
+	VFMLA	V2.S4, V13.S4, V11.S4
+	VFMLA	V2.S4, V12.S4, V10.S4
+	FMOVQ	256(R1), F2
+	VORR	V2.B16, V13.B16, V13.B16
+	VORR	V2.B16, V12.B16, V12.B16
+	FMOVQ	128(R1), F2
+	WORD	$0x4ea2d564 // fsub v4.4s, v11.4s, v2.4s
+	WORD	$0x4ea2d543 // fsub v3.4s, v10.4s, v2.4s
+	FMOVQ	320(R1), F2
+	VFMLS	V2.S4, V4.S4, V13.S4
+	VFMLS	V2.S4, V3.S4, V12.S4
+	FMOVQ	384(R1), F2
+	VFMLS	V2.S4, V4.S4, V13.S4
+	VFMLS	V2.S4, V3.S4, V12.S4
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x6e2ddda9 // fmul v9.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd88 // fmul v8.4s, v12.4s, v12.4s
+	FLDPQ	448(R1), (F3, F2)
+	FLDPQ	512(R1), (F7, F6)
+	VFMLA	V3.S4, V13.S4, V7.S4
+	VFMLA	V2.S4, V12.S4, V6.S4
+	FLDPQ	576(R1), (F5, F4)
+	FLDPQ	640(R1), (F3, F2)
+	VFMLA	V5.S4, V13.S4, V3.S4
+	VFMLA	V4.S4, V12.S4, V2.S4
+	FMOVQ	704(R1), F4
+	VFMLA	V4.S4, V9.S4, V7.S4
+	VFMLA	V4.S4, V8.S4, V6.S4
+	VFMLA	V7.S4, V9.S4, V3.S4
+	VFMLA	V6.S4, V8.S4, V2.S4
+	VFMLA	V3.S4, V9.S4, V13.S4
+	VFMLA	V2.S4, V8.S4, V12.S4
+	VFMLA	V13.S4, V11.S4, V11.S4
+	VFMLA	V12.S4, V10.S4, V10.S4
+	FMOVQ	768(R1), F2
+	WORD	$0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
+	WORD	$0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	FMOVQ	832(R1), F2
+	WORD	$0x4e22d563 // fadd v3.4s, v11.4s, v2.4s
+	WORD	$0x4e22d542 // fadd v2.4s, v10.4s, v2.4s
+	WORD	$0x6e23fd66 // fdiv v6.4s, v11.4s, v3.4s
+	WORD	$0x6e22fd45 // fdiv v5.4s, v10.4s, v2.4s
+	FLDPQ	832(R1), (F3, F2)
+	WORD	$0x4ea6d464 // fsub v4.4s, v3.4s, v6.4s
+	WORD	$0x4ea5d443 // fsub v3.4s, v2.4s, v5.4s
+	WORD	$0x4f210422 // sshr v2.4s, v1.4s, #31
+	VBSL	V4.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V4.B16
+	WORD	$0x4f210402 // sshr v2.4s, v0.4s, #31
+	VBSL	V3.B16, V5.B16, V2.B16
+	WORD	$0x6e24dc21 // fmul v1.4s, v1.4s, v4.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	TBZ	$3, R9, lanes2
+	FSTPQ	(F1, F0), 0(R2)
+lanes2done:
+rowDone:
+	MOVD	bytes+72(FP), R0
+	ADD	R0, R8, R8
+	ADD	R0, R7, R7
+	SUBS	$1, R3, R3
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R9, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R9, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R9, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R9, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R9, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R9, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R9, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R9, lanes2low
+	FMOVQ	F1, 0(R2)
+	TBZ	$1, R9, lanes2highone
+	FMOVD	F0, 16(R2)
+	TBZ	$0, R9, lanes2done
+	ADD	$24, R2, R0
+	VST1	V0.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R9, lanes2done
+	FMOVS	F0, 16(R2)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R9, lanes2one
+	FMOVD	F1, 0(R2)
+	TBZ	$0, R9, lanes2done
+	ADD	$8, R2, R0
+	VST1	V1.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R9, lanes2done
+	FMOVS	F1, 0(R2)
+	B	lanes2done
+
+// func normSiLUSlopeRowsNEON(rows int, x *float32, dy *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+TEXT ·normSiLUSlopeRowsNEON(SB), NOSPLIT, $0-88
+	MOVD	$normSiLUConstantsNEON<>(SB), R1
+	MOVD	x+8(FP), R10
+	MOVD	dy+16(FP), R9
+	MOVD	dz+72(FP), R8
+	MOVD	mean+48(FP), R7
+	MOVD	scale+56(FP), R6
+	MOVD	shift+64(FP), R5
+	MOVD	rows+0(FP), R4
+rows:
+	VLD1R	(R7), [V16.S4]
+	FMOVS	0(R6), F15
+	VLD1R	(R5), [V14.S4]
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	ADD	$4, R5, R5
+	MOVD	vectors+24(FP), R11
+	MOVD	R10, R0
+	MOVD	R9, R3
+	MOVD	R8, R2
+rowGroup:
+	SUBS	$4, R11, R11
+	BLT	rowOnes
+	FLDPQ	0(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd26 // fdiv v6.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd05 // fdiv v5.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea6d424 // fsub v4.4s, v1.4s, v6.4s
+	WORD	$0x4ea5d403 // fsub v3.4s, v0.4s, v5.4s
+	WORD	$0x4f2105a2 // sshr v2.4s, v13.4s, #31
+	VBSL	V4.B16, V6.B16, V2.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
+	VBSL	V3.B16, V5.B16, V1.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V6.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V5.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FLDPQ	832(R1), (F3, F0)
+	VFMLA	V13.S4, V4.S4, V3.S4
+	VFMLA	V12.S4, V5.S4, V0.S4
+	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD	$0x6e20dc23 // fmul v3.4s, v1.4s, v0.4s
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F2, F3), 0(R2)
+	FLDPQ	32(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd26 // fdiv v6.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd05 // fdiv v5.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea6d424 // fsub v4.4s, v1.4s, v6.4s
+	WORD	$0x4ea5d403 // fsub v3.4s, v0.4s, v5.4s
+	WORD	$0x4f2105a2 // sshr v2.4s, v13.4s, #31
+	VBSL	V4.B16, V6.B16, V2.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
+	VBSL	V3.B16, V5.B16, V1.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V6.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V5.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FLDPQ	832(R1), (F3, F0)
+	VFMLA	V13.S4, V4.S4, V3.S4
+	VFMLA	V12.S4, V5.S4, V0.S4
+	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD	$0x6e20dc23 // fmul v3.4s, v1.4s, v0.4s
+	FLDPQ	32(R3), (F1, F0)
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F2, F3), 32(R2)
+	FLDPQ	64(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd26 // fdiv v6.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd05 // fdiv v5.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea6d424 // fsub v4.4s, v1.4s, v6.4s
+	WORD	$0x4ea5d403 // fsub v3.4s, v0.4s, v5.4s
+	WORD	$0x4f2105a2 // sshr v2.4s, v13.4s, #31
+	VBSL	V4.B16, V6.B16, V2.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
+	VBSL	V3.B16, V5.B16, V1.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V6.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V5.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FLDPQ	832(R1), (F3, F0)
+	VFMLA	V13.S4, V4.S4, V3.S4
+	VFMLA	V12.S4, V5.S4, V0.S4
+	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD	$0x6e20dc23 // fmul v3.4s, v1.4s, v0.4s
+	FLDPQ	64(R3), (F1, F0)
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F2, F3), 64(R2)
+	FLDPQ	96(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd26 // fdiv v6.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd05 // fdiv v5.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea6d424 // fsub v4.4s, v1.4s, v6.4s
+	WORD	$0x4ea5d403 // fsub v3.4s, v0.4s, v5.4s
+	WORD	$0x4f2105a2 // sshr v2.4s, v13.4s, #31
+	VBSL	V4.B16, V6.B16, V2.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
+	VBSL	V3.B16, V5.B16, V1.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V6.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V5.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FLDPQ	832(R1), (F3, F0)
+	VFMLA	V13.S4, V4.S4, V3.S4
+	VFMLA	V12.S4, V5.S4, V0.S4
+	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD	$0x6e20dc23 // fmul v3.4s, v1.4s, v0.4s
+	FLDPQ	96(R3), (F1, F0)
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F2, F3), 96(R2)
+	ADD	$128, R0, R0
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	B	rowGroup
+rowOnes:
+	ADD	$4, R11, R11
+row:
+	SUBS	$1, R11, R11
+	BLT	rowTail
+	FLDPQ	0(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd26 // fdiv v6.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd05 // fdiv v5.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F1, F0)
+	WORD	$0x4ea6d424 // fsub v4.4s, v1.4s, v6.4s
+	WORD	$0x4ea5d403 // fsub v3.4s, v0.4s, v5.4s
+	WORD	$0x4f2105a2 // sshr v2.4s, v13.4s, #31
+	VBSL	V4.B16, V6.B16, V2.B16
+	WORD	$0x4f210581 // sshr v1.4s, v12.4s, #31
+	VBSL	V3.B16, V5.B16, V1.B16
+	WORD	$0x4f2105a0 // sshr v0.4s, v13.4s, #31
+	VBSL	V6.B16, V4.B16, V0.B16
+	VMOV	V0.B16, V4.B16
+	WORD	$0x4f210580 // sshr v0.4s, v12.4s, #31
+	VBSL	V5.B16, V3.B16, V0.B16
+	VMOV	V0.B16, V5.B16
+	FLDPQ	832(R1), (F3, F0)
+	VFMLA	V13.S4, V4.S4, V3.S4
+	VFMLA	V12.S4, V5.S4, V0.S4
+	WORD	$0x6e23dc42 // fmul v2.4s, v2.4s, v3.4s
+	WORD	$0x6e20dc23 // fmul v3.4s, v1.4s, v0.4s
+	FLDPQ	0(R3), (F1, F0)
+	WORD	$0x6e21dc42 // fmul v2.4s, v2.4s, v1.4s
+	WORD	$0x6e20dc63 // fmul v3.4s, v3.4s, v0.4s
+	FSTPQ	(F2, F3), 0(R2)
+	ADD	$32, R0, R0
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	B	row
+rowTail:
+	MOVD	rest+32(FP), R11
+	TST	R11, R11
+	BEQ	rowDone
+	MOVD	tail+40(FP), R11
+	MOVWU	64(R11), R11
+	TBZ	$3, R11, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
+	WORD	$0x4f8f9021 // fmul v1.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f9000 // fmul v0.4s, v0.4s, v15.s[0]
+	WORD	$0x4e2ed421 // fadd v1.4s, v1.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	FMOVQ	0(R1), F2
+	VAND	V2.B16, V1.B16, V13.B16
+	VAND	V2.B16, V0.B16, V12.B16
+	FLDPQ	64(R1), (F4, F3)
+	WORD	$0x6ea4e5a2 // fcmgt v2.4s, v13.4s, v4.4s
+	VBSL	V13.B16, V4.B16, V2.B16
+	VMOV	V2.B16, V13.B16
+	WORD	$0x6ea3e582 // fcmgt v2.4s, v12.4s, v3.4s
+	VBSL	V12.B16, V3.B16, V2.B16
+	VMOV	V2.B16, V12.B16
+	FLDPQ	128(R1), (F11, F10)
+	FMOVQ	192(R1), F2
+	VFMLA	V2.S4, V13.S4, V11.S4
+	VFMLA	V2.S4, V12.S4, V10.S4
+	FMOVQ	256(R1), F2
+	VORR	V2.B16, V13.B16, V13.B16
+	VORR	V2.B16, V12.B16, V12.B16
+	FMOVQ	128(R1), F2
+	WORD	$0x4ea2d564 // fsub v4.4s, v11.4s, v2.4s
+	WORD	$0x4ea2d543 // fsub v3.4s, v10.4s, v2.4s
+	FMOVQ	320(R1), F2
+	VFMLS	V2.S4, V4.S4, V13.S4
+	VFMLS	V2.S4, V3.S4, V12.S4
+	FMOVQ	384(R1), F2
+	VFMLS	V2.S4, V4.S4, V13.S4
+	VFMLS	V2.S4, V3.S4, V12.S4
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x6e2ddda9 // fmul v9.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd88 // fmul v8.4s, v12.4s, v12.4s
+	FLDPQ	448(R1), (F3, F2)
+	FLDPQ	512(R1), (F7, F6)
+	VFMLA	V3.S4, V13.S4, V7.S4
+	VFMLA	V2.S4, V12.S4, V6.S4
+	FLDPQ	576(R1), (F5, F4)
+	FLDPQ	640(R1), (F3, F2)
+	VFMLA	V5.S4, V13.S4, V3.S4
+	VFMLA	V4.S4, V12.S4, V2.S4
+	FMOVQ	704(R1), F4
+	VFMLA	V4.S4, V9.S4, V7.S4
+	VFMLA	V4.S4, V8.S4, V6.S4
+	VFMLA	V7.S4, V9.S4, V3.S4
+	VFMLA	V6.S4, V8.S4, V2.S4
+	VFMLA	V3.S4, V9.S4, V13.S4
+	VFMLA	V2.S4, V8.S4, V12.S4
+	VFMLA	V13.S4, V11.S4, V11.S4
+	VFMLA	V12.S4, V10.S4, V10.S4
+	FMOVQ	768(R1), F2
+	WORD	$0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
+	WORD	$0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	FMOVQ	832(R1), F2
+	WORD	$0x4e22d563 // fadd v3.4s, v11.4s, v2.4s
+	WORD	$0x4e22d542 // fadd v2.4s, v10.4s, v2.4s
+	WORD	$0x6e23fd68 // fdiv v8.4s, v11.4s, v3.4s
+	WORD	$0x6e22fd47 // fdiv v7.4s, v10.4s, v2.4s
+	FLDPQ	832(R1), (F3, F2)
+	WORD	$0x4ea8d466 // fsub v6.4s, v3.4s, v8.4s
+	WORD	$0x4ea7d445 // fsub v5.4s, v2.4s, v7.4s
+	WORD	$0x4f210424 // sshr v4.4s, v1.4s, #31
+	VBSL	V6.B16, V8.B16, V4.B16
+	WORD	$0x4f210403 // sshr v3.4s, v0.4s, #31
+	VBSL	V5.B16, V7.B16, V3.B16
+	WORD	$0x4f210422 // sshr v2.4s, v1.4s, #31
+	VBSL	V8.B16, V6.B16, V2.B16
+	VMOV	V2.B16, V6.B16
+	WORD	$0x4f210402 // sshr v2.4s, v0.4s, #31
+	VBSL	V7.B16, V5.B16, V2.B16
+	VMOV	V2.B16, V7.B16
+	FLDPQ	832(R1), (F5, F2)
+	VFMLA	V1.S4, V6.S4, V5.S4
+	VFMLA	V0.S4, V7.S4, V2.S4
+	WORD	$0x6e25dc80 // fmul v0.4s, v4.4s, v5.4s
+	WORD	$0x6e22dc63 // fmul v3.4s, v3.4s, v2.4s
+	TBZ	$3, R11, lanes2
+	FLDPQ	0(R3), (F2, F1)
+lanes2done:
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	WORD	$0x6e21dc63 // fmul v3.4s, v3.4s, v1.4s
+	TBZ	$3, R11, lanes3
+	FSTPQ	(F0, F3), 0(R2)
+lanes3done:
+rowDone:
+	MOVD	bytes+80(FP), R0
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	ADD	R0, R8, R8
+	SUBS	$1, R4, R4
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R11, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R11, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R11, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R11, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R11, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R11, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R11, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	VMOVI	$0, V2.B16
+	VMOVI	$0, V1.B16
+	TBZ	$2, R11, lanes2low
+	FMOVQ	0(R3), F2
+	TBZ	$1, R11, lanes2highone
+	FMOVD	16(R3), F1
+	TBZ	$0, R11, lanes2done
+	ADD	$24, R3, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R11, lanes2done
+	FMOVS	16(R3), F1
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R11, lanes2one
+	FMOVD	0(R3), F2
+	TBZ	$0, R11, lanes2done
+	ADD	$8, R3, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R11, lanes2done
+	FMOVS	0(R3), F2
+	B	lanes2done
+lanes3:
+	TBZ	$2, R11, lanes3low
+	FMOVQ	F0, 0(R2)
+	TBZ	$1, R11, lanes3highone
+	FMOVD	F3, 16(R2)
+	TBZ	$0, R11, lanes3done
+	ADD	$24, R2, R0
+	VST1	V3.S[2], (R0)
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F3, 16(R2)
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R11, lanes3one
+	FMOVD	F0, 0(R2)
+	TBZ	$0, R11, lanes3done
+	ADD	$8, R2, R0
+	VST1	V0.S[2], (R0)
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R11, lanes3done
+	FMOVS	F0, 0(R2)
+	B	lanes3done
+
+// func normSiLUAgainRowsNEON(rows int, x *float32, dy *float32, y *float32, vectors int, rest int, tail uintptr, mean *float32, scale *float32, shift *float32, dz *float32, bytes int)
+TEXT ·normSiLUAgainRowsNEON(SB), NOSPLIT, $0-96
+	MOVD	$normSiLUConstantsNEON<>(SB), R1
+	MOVD	x+8(FP), R12
+	MOVD	dy+16(FP), R11
+	MOVD	dz+80(FP), R10
+	MOVD	y+24(FP), R9
+	MOVD	mean+56(FP), R8
+	MOVD	scale+64(FP), R7
+	MOVD	shift+72(FP), R6
+	MOVD	rows+0(FP), R5
+rows:
+	VLD1R	(R8), [V16.S4]
+	FMOVS	0(R7), F15
+	VLD1R	(R6), [V14.S4]
+	ADD	$4, R8, R8
+	ADD	$4, R7, R7
+	ADD	$4, R6, R6
+	MOVD	vectors+32(FP), R13
+	MOVD	R12, R0
+	MOVD	R11, R4
+	MOVD	R10, R3
+	MOVD	R9, R2
+rowGroup:
+	SUBS	$4, R13, R13
+	BLT	rowOnes
+	FLDPQ	0(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd23 // fdiv v3.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd01 // fdiv v1.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F2, F0)
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
+	WORD	$0x4f2105a7 // sshr v7.4s, v13.4s, #31
+	VBSL	V2.B16, V3.B16, V7.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V0.B16, V1.B16, V6.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V3.B16, V2.B16, V5.B16
+	WORD	$0x4f210584 // sshr v4.4s, v12.4s, #31
+	VBSL	V1.B16, V0.B16, V4.B16
+	WORD	$0x6e27dda3 // fmul v3.4s, v13.4s, v7.4s
+	WORD	$0x6e26dd82 // fmul v2.4s, v12.4s, v6.4s
+	FLDPQ	832(R1), (F1, F0)
+	VFMLA	V13.S4, V5.S4, V1.S4
+	VFMLA	V12.S4, V4.S4, V0.S4
+	WORD	$0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R2)
+	FLDPQ	0(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R3)
+	FLDPQ	32(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd23 // fdiv v3.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd01 // fdiv v1.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F2, F0)
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
+	WORD	$0x4f2105a7 // sshr v7.4s, v13.4s, #31
+	VBSL	V2.B16, V3.B16, V7.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V0.B16, V1.B16, V6.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V3.B16, V2.B16, V5.B16
+	WORD	$0x4f210584 // sshr v4.4s, v12.4s, #31
+	VBSL	V1.B16, V0.B16, V4.B16
+	WORD	$0x6e27dda3 // fmul v3.4s, v13.4s, v7.4s
+	WORD	$0x6e26dd82 // fmul v2.4s, v12.4s, v6.4s
+	FLDPQ	832(R1), (F1, F0)
+	VFMLA	V13.S4, V5.S4, V1.S4
+	VFMLA	V12.S4, V4.S4, V0.S4
+	WORD	$0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FSTPQ	(F3, F2), 32(R2)
+	FLDPQ	32(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 32(R3)
+	FLDPQ	64(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd23 // fdiv v3.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd01 // fdiv v1.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F2, F0)
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
+	WORD	$0x4f2105a7 // sshr v7.4s, v13.4s, #31
+	VBSL	V2.B16, V3.B16, V7.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V0.B16, V1.B16, V6.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V3.B16, V2.B16, V5.B16
+	WORD	$0x4f210584 // sshr v4.4s, v12.4s, #31
+	VBSL	V1.B16, V0.B16, V4.B16
+	WORD	$0x6e27dda3 // fmul v3.4s, v13.4s, v7.4s
+	WORD	$0x6e26dd82 // fmul v2.4s, v12.4s, v6.4s
+	FLDPQ	832(R1), (F1, F0)
+	VFMLA	V13.S4, V5.S4, V1.S4
+	VFMLA	V12.S4, V4.S4, V0.S4
+	WORD	$0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FSTPQ	(F3, F2), 64(R2)
+	FLDPQ	64(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 64(R3)
+	FLDPQ	96(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd23 // fdiv v3.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd01 // fdiv v1.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F2, F0)
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
+	WORD	$0x4f2105a7 // sshr v7.4s, v13.4s, #31
+	VBSL	V2.B16, V3.B16, V7.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V0.B16, V1.B16, V6.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V3.B16, V2.B16, V5.B16
+	WORD	$0x4f210584 // sshr v4.4s, v12.4s, #31
+	VBSL	V1.B16, V0.B16, V4.B16
+	WORD	$0x6e27dda3 // fmul v3.4s, v13.4s, v7.4s
+	WORD	$0x6e26dd82 // fmul v2.4s, v12.4s, v6.4s
+	FLDPQ	832(R1), (F1, F0)
+	VFMLA	V13.S4, V5.S4, V1.S4
+	VFMLA	V12.S4, V4.S4, V0.S4
+	WORD	$0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FSTPQ	(F3, F2), 96(R2)
+	FLDPQ	96(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 96(R3)
+	ADD	$128, R0, R0
+	ADD	$128, R4, R4
+	ADD	$128, R3, R3
+	ADD	$128, R2, R2
+	B	rowGroup
+rowOnes:
+	ADD	$4, R13, R13
+row:
+	SUBS	$1, R13, R13
+	BLT	rowTail
+	FLDPQ	0(R0), (F13, F12)
+	WORD	$0x4eb0d5ad // fsub v13.4s, v13.4s, v16.4s
+	WORD	$0x4eb0d58c // fsub v12.4s, v12.4s, v16.4s
+	WORD	$0x4f8f91ad // fmul v13.4s, v13.4s, v15.s[0]
+	WORD	$0x4f8f918c // fmul v12.4s, v12.4s, v15.s[0]
+	WORD	$0x4e2ed5ad // fadd v13.4s, v13.4s, v14.4s
+	WORD	$0x4e2ed58c // fadd v12.4s, v12.4s, v14.4s
+	FMOVQ	0(R1), F0
+	VAND	V0.B16, V13.B16, V11.B16
+	VAND	V0.B16, V12.B16, V10.B16
+	FLDPQ	64(R1), (F2, F1)
+	WORD	$0x6ea2e560 // fcmgt v0.4s, v11.4s, v2.4s
+	VBSL	V11.B16, V2.B16, V0.B16
+	VMOV	V0.B16, V11.B16
+	WORD	$0x6ea1e540 // fcmgt v0.4s, v10.4s, v1.4s
+	VBSL	V10.B16, V1.B16, V0.B16
+	VMOV	V0.B16, V10.B16
+	FLDPQ	128(R1), (F9, F8)
+	FMOVQ	192(R1), F0
+	VFMLA	V0.S4, V11.S4, V9.S4
+	VFMLA	V0.S4, V10.S4, V8.S4
+	FMOVQ	256(R1), F0
+	VORR	V0.B16, V11.B16, V11.B16
+	VORR	V0.B16, V10.B16, V10.B16
+	FMOVQ	128(R1), F0
+	WORD	$0x4ea0d522 // fsub v2.4s, v9.4s, v0.4s
+	WORD	$0x4ea0d501 // fsub v1.4s, v8.4s, v0.4s
+	FMOVQ	320(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	FMOVQ	384(R1), F0
+	VFMLS	V0.S4, V2.S4, V11.S4
+	VFMLS	V0.S4, V1.S4, V10.S4
+	WORD	$0x4f375529 // shl v9.4s, v9.4s, #23
+	WORD	$0x4f375508 // shl v8.4s, v8.4s, #23
+	WORD	$0x6e2bdd67 // fmul v7.4s, v11.4s, v11.4s
+	WORD	$0x6e2add46 // fmul v6.4s, v10.4s, v10.4s
+	FLDPQ	448(R1), (F1, F0)
+	FLDPQ	512(R1), (F5, F4)
+	VFMLA	V1.S4, V11.S4, V5.S4
+	VFMLA	V0.S4, V10.S4, V4.S4
+	FLDPQ	576(R1), (F3, F2)
+	FLDPQ	640(R1), (F1, F0)
+	VFMLA	V3.S4, V11.S4, V1.S4
+	VFMLA	V2.S4, V10.S4, V0.S4
+	FMOVQ	704(R1), F2
+	VFMLA	V2.S4, V7.S4, V5.S4
+	VFMLA	V2.S4, V6.S4, V4.S4
+	VFMLA	V5.S4, V7.S4, V1.S4
+	VFMLA	V4.S4, V6.S4, V0.S4
+	VFMLA	V1.S4, V7.S4, V11.S4
+	VFMLA	V0.S4, V6.S4, V10.S4
+	VFMLA	V11.S4, V9.S4, V9.S4
+	VFMLA	V10.S4, V8.S4, V8.S4
+	FMOVQ	768(R1), F0
+	WORD	$0x6e20dd29 // fmul v9.4s, v9.4s, v0.4s
+	WORD	$0x6e20dd08 // fmul v8.4s, v8.4s, v0.4s
+	FMOVQ	832(R1), F0
+	WORD	$0x4e20d521 // fadd v1.4s, v9.4s, v0.4s
+	WORD	$0x4e20d500 // fadd v0.4s, v8.4s, v0.4s
+	WORD	$0x6e21fd23 // fdiv v3.4s, v9.4s, v1.4s
+	WORD	$0x6e20fd01 // fdiv v1.4s, v8.4s, v0.4s
+	FLDPQ	832(R1), (F2, F0)
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4ea1d400 // fsub v0.4s, v0.4s, v1.4s
+	WORD	$0x4f2105a7 // sshr v7.4s, v13.4s, #31
+	VBSL	V2.B16, V3.B16, V7.B16
+	WORD	$0x4f210586 // sshr v6.4s, v12.4s, #31
+	VBSL	V0.B16, V1.B16, V6.B16
+	WORD	$0x4f2105a5 // sshr v5.4s, v13.4s, #31
+	VBSL	V3.B16, V2.B16, V5.B16
+	WORD	$0x4f210584 // sshr v4.4s, v12.4s, #31
+	VBSL	V1.B16, V0.B16, V4.B16
+	WORD	$0x6e27dda3 // fmul v3.4s, v13.4s, v7.4s
+	WORD	$0x6e26dd82 // fmul v2.4s, v12.4s, v6.4s
+	FLDPQ	832(R1), (F1, F0)
+	VFMLA	V13.S4, V5.S4, V1.S4
+	VFMLA	V12.S4, V4.S4, V0.S4
+	WORD	$0x6e21dce1 // fmul v1.4s, v7.4s, v1.4s
+	WORD	$0x6e20dcc0 // fmul v0.4s, v6.4s, v0.4s
+	FSTPQ	(F3, F2), 0(R2)
+	FLDPQ	0(R4), (F3, F2)
+	WORD	$0x6e23dc21 // fmul v1.4s, v1.4s, v3.4s
+	WORD	$0x6e22dc00 // fmul v0.4s, v0.4s, v2.4s
+	FSTPQ	(F1, F0), 0(R3)
+	ADD	$32, R0, R0
+	ADD	$32, R4, R4
+	ADD	$32, R3, R3
+	ADD	$32, R2, R2
+	B	row
+rowTail:
+	MOVD	rest+40(FP), R13
+	TST	R13, R13
+	BEQ	rowDone
+	MOVD	tail+48(FP), R13
+	MOVWU	64(R13), R13
+	TBZ	$3, R13, lanes1
+	FLDPQ	0(R0), (F1, F0)
+lanes1done:
+	WORD	$0x4eb0d421 // fsub v1.4s, v1.4s, v16.4s
+	WORD	$0x4eb0d400 // fsub v0.4s, v0.4s, v16.4s
+	WORD	$0x4f8f9021 // fmul v1.4s, v1.4s, v15.s[0]
+	WORD	$0x4f8f9000 // fmul v0.4s, v0.4s, v15.s[0]
+	WORD	$0x4e2ed421 // fadd v1.4s, v1.4s, v14.4s
+	WORD	$0x4e2ed400 // fadd v0.4s, v0.4s, v14.4s
+	FMOVQ	0(R1), F2
+	VAND	V2.B16, V1.B16, V13.B16
+	VAND	V2.B16, V0.B16, V12.B16
+	FLDPQ	64(R1), (F4, F3)
+	WORD	$0x6ea4e5a2 // fcmgt v2.4s, v13.4s, v4.4s
+	VBSL	V13.B16, V4.B16, V2.B16
+	VMOV	V2.B16, V13.B16
+	WORD	$0x6ea3e582 // fcmgt v2.4s, v12.4s, v3.4s
+	VBSL	V12.B16, V3.B16, V2.B16
+	VMOV	V2.B16, V12.B16
+	FLDPQ	128(R1), (F11, F10)
+	FMOVQ	192(R1), F2
+	VFMLA	V2.S4, V13.S4, V11.S4
+	VFMLA	V2.S4, V12.S4, V10.S4
+	FMOVQ	256(R1), F2
+	VORR	V2.B16, V13.B16, V13.B16
+	VORR	V2.B16, V12.B16, V12.B16
+	FMOVQ	128(R1), F2
+	WORD	$0x4ea2d564 // fsub v4.4s, v11.4s, v2.4s
+	WORD	$0x4ea2d543 // fsub v3.4s, v10.4s, v2.4s
+	FMOVQ	320(R1), F2
+	VFMLS	V2.S4, V4.S4, V13.S4
+	VFMLS	V2.S4, V3.S4, V12.S4
+	FMOVQ	384(R1), F2
+	VFMLS	V2.S4, V4.S4, V13.S4
+	VFMLS	V2.S4, V3.S4, V12.S4
+	WORD	$0x4f37556b // shl v11.4s, v11.4s, #23
+	WORD	$0x4f37554a // shl v10.4s, v10.4s, #23
+	WORD	$0x6e2ddda9 // fmul v9.4s, v13.4s, v13.4s
+	WORD	$0x6e2cdd88 // fmul v8.4s, v12.4s, v12.4s
+	FLDPQ	448(R1), (F3, F2)
+	FLDPQ	512(R1), (F7, F6)
+	VFMLA	V3.S4, V13.S4, V7.S4
+	VFMLA	V2.S4, V12.S4, V6.S4
+	FLDPQ	576(R1), (F5, F4)
+	FLDPQ	640(R1), (F3, F2)
+	VFMLA	V5.S4, V13.S4, V3.S4
+	VFMLA	V4.S4, V12.S4, V2.S4
+	FMOVQ	704(R1), F4
+	VFMLA	V4.S4, V9.S4, V7.S4
+	VFMLA	V4.S4, V8.S4, V6.S4
+	VFMLA	V7.S4, V9.S4, V3.S4
+	VFMLA	V6.S4, V8.S4, V2.S4
+	VFMLA	V3.S4, V9.S4, V13.S4
+	VFMLA	V2.S4, V8.S4, V12.S4
+	VFMLA	V13.S4, V11.S4, V11.S4
+	VFMLA	V12.S4, V10.S4, V10.S4
+	FMOVQ	768(R1), F2
+	WORD	$0x6e22dd6b // fmul v11.4s, v11.4s, v2.4s
+	WORD	$0x6e22dd4a // fmul v10.4s, v10.4s, v2.4s
+	FMOVQ	832(R1), F2
+	WORD	$0x4e22d563 // fadd v3.4s, v11.4s, v2.4s
+	WORD	$0x4e22d542 // fadd v2.4s, v10.4s, v2.4s
+	WORD	$0x6e23fd65 // fdiv v5.4s, v11.4s, v3.4s
+	WORD	$0x6e22fd43 // fdiv v3.4s, v10.4s, v2.4s
+	FLDPQ	832(R1), (F4, F2)
+	WORD	$0x4ea5d484 // fsub v4.4s, v4.4s, v5.4s
+	WORD	$0x4ea3d442 // fsub v2.4s, v2.4s, v3.4s
+	WORD	$0x4f210429 // sshr v9.4s, v1.4s, #31
+	VBSL	V4.B16, V5.B16, V9.B16
+	WORD	$0x4f210408 // sshr v8.4s, v0.4s, #31
+	VBSL	V2.B16, V3.B16, V8.B16
+	WORD	$0x4f210427 // sshr v7.4s, v1.4s, #31
+	VBSL	V5.B16, V4.B16, V7.B16
+	WORD	$0x4f210406 // sshr v6.4s, v0.4s, #31
+	VBSL	V3.B16, V2.B16, V6.B16
+	WORD	$0x6e29dc25 // fmul v5.4s, v1.4s, v9.4s
+	WORD	$0x6e28dc04 // fmul v4.4s, v0.4s, v8.4s
+	FLDPQ	832(R1), (F3, F2)
+	VFMLA	V1.S4, V7.S4, V3.S4
+	VFMLA	V0.S4, V6.S4, V2.S4
+	WORD	$0x6e23dd20 // fmul v0.4s, v9.4s, v3.4s
+	WORD	$0x6e22dd01 // fmul v1.4s, v8.4s, v2.4s
+	TBZ	$3, R13, lanes2
+	FSTPQ	(F5, F4), 0(R2)
+lanes2done:
+	TBZ	$3, R13, lanes3
+	FLDPQ	0(R4), (F3, F2)
+lanes3done:
+	WORD	$0x6e23dc00 // fmul v0.4s, v0.4s, v3.4s
+	WORD	$0x6e22dc21 // fmul v1.4s, v1.4s, v2.4s
+	TBZ	$3, R13, lanes4
+	FSTPQ	(F0, F1), 0(R3)
+lanes4done:
+rowDone:
+	MOVD	bytes+88(FP), R0
+	ADD	R0, R12, R12
+	ADD	R0, R11, R11
+	ADD	R0, R10, R10
+	ADD	R0, R9, R9
+	SUBS	$1, R5, R5
+	BNE	rows
+	RET
+lanes1:
+	VMOVI	$0, V1.B16
+	VMOVI	$0, V0.B16
+	TBZ	$2, R13, lanes1low
+	FMOVQ	0(R0), F1
+	TBZ	$1, R13, lanes1highone
+	FMOVD	16(R0), F0
+	TBZ	$0, R13, lanes1done
+	ADD	$24, R0, R0
+	VLD1	(R0), V0.S[2]
+	B	lanes1done
+lanes1highone:
+	TBZ	$0, R13, lanes1done
+	FMOVS	16(R0), F0
+	B	lanes1done
+lanes1low:
+	TBZ	$1, R13, lanes1one
+	FMOVD	0(R0), F1
+	TBZ	$0, R13, lanes1done
+	ADD	$8, R0, R0
+	VLD1	(R0), V1.S[2]
+	B	lanes1done
+lanes1one:
+	TBZ	$0, R13, lanes1done
+	FMOVS	0(R0), F1
+	B	lanes1done
+lanes2:
+	TBZ	$2, R13, lanes2low
+	FMOVQ	F5, 0(R2)
+	TBZ	$1, R13, lanes2highone
+	FMOVD	F4, 16(R2)
+	TBZ	$0, R13, lanes2done
+	ADD	$24, R2, R0
+	VST1	V4.S[2], (R0)
+	B	lanes2done
+lanes2highone:
+	TBZ	$0, R13, lanes2done
+	FMOVS	F4, 16(R2)
+	B	lanes2done
+lanes2low:
+	TBZ	$1, R13, lanes2one
+	FMOVD	F5, 0(R2)
+	TBZ	$0, R13, lanes2done
+	ADD	$8, R2, R0
+	VST1	V5.S[2], (R0)
+	B	lanes2done
+lanes2one:
+	TBZ	$0, R13, lanes2done
+	FMOVS	F5, 0(R2)
+	B	lanes2done
+lanes3:
+	VMOVI	$0, V3.B16
+	VMOVI	$0, V2.B16
+	TBZ	$2, R13, lanes3low
+	FMOVQ	0(R4), F3
+	TBZ	$1, R13, lanes3highone
+	FMOVD	16(R4), F2
+	TBZ	$0, R13, lanes3done
+	ADD	$24, R4, R0
+	VLD1	(R0), V2.S[2]
+	B	lanes3done
+lanes3highone:
+	TBZ	$0, R13, lanes3done
+	FMOVS	16(R4), F2
+	B	lanes3done
+lanes3low:
+	TBZ	$1, R13, lanes3one
+	FMOVD	0(R4), F3
+	TBZ	$0, R13, lanes3done
+	ADD	$8, R4, R0
+	VLD1	(R0), V3.S[2]
+	B	lanes3done
+lanes3one:
+	TBZ	$0, R13, lanes3done
+	FMOVS	0(R4), F3
+	B	lanes3done
+lanes4:
+	TBZ	$2, R13, lanes4low
+	FMOVQ	F0, 0(R3)
+	TBZ	$1, R13, lanes4highone
+	FMOVD	F1, 16(R3)
+	TBZ	$0, R13, lanes4done
+	ADD	$24, R3, R0
+	VST1	V1.S[2], (R0)
+	B	lanes4done
+lanes4highone:
+	TBZ	$0, R13, lanes4done
+	FMOVS	F1, 16(R3)
+	B	lanes4done
+lanes4low:
+	TBZ	$1, R13, lanes4one
+	FMOVD	F0, 0(R3)
+	TBZ	$0, R13, lanes4done
+	ADD	$8, R3, R0
+	VST1	V0.S[2], (R0)
+	B	lanes4done
+lanes4one:
+	TBZ	$0, R13, lanes4done
+	FMOVS	F0, 0(R3)
 	B	lanes4done
 
 // func f16MomentsAroundNEON(planes int, x *uint16, n int, center float32, bytes int, ahead int) (diff float32, square float32)

@@ -22,16 +22,19 @@ func pointwise(
 	if op.Of(o).Pointwise.Slope {
 		bind.Implement(op.GradAgainOp(o), bind.Implementation{F32: binaryAgain(f32, g32), F64: binaryAgain(f64, g64), Blocks: againCuts, Scratch: slopeScratch})
 	}
-	Functions[o] = Function{Kernels[float32]{f32, g32}, Kernels[float64]{f64, g64}}
+	Functions[o] = &Function{F32: Kernels[float32]{f32, g32}, F64: Kernels[float64]{f64, g64}}
 }
 
 // Functions are what other steps may compute on their way: those of pointwise.
-var Functions = map[graph.Op]Function{}
+var Functions = map[graph.Op]*Function{}
 
 // Function is a function of one element.
 type Function struct {
 	F32 Kernels[float32]
 	F64 Kernels[float64]
+
+	// AndSlope computes y and replaces x by the slope, if the function has such a kernel.
+	AndSlope func(x, y []float32, s op.Scalars)
 }
 
 // Kernels compute y from x, which may be one slice, and dx from dy, which may be one slice, and from what the function saves.
@@ -46,6 +49,7 @@ var againCuts = bind.Cuts{Along: bind.Elements, Of: []int{0, 1, ^0, ^1}}
 // keepSlope enters a kernel that replaces x by the slope, for steps in float32 that allow it.
 // Their gradients then multiply.
 func keepSlope(o graph.Op, f func(x, y []float32, s op.Scalars)) {
+	Functions[o].AndSlope = f
 	either := func(o graph.Op, slope func(*bind.Binder[float32]) bind.Job) {
 		bind.Override(o, func(whole func(*bind.Binder[float32]) bind.Job) func(*bind.Binder[float32]) bind.Job {
 			return func(b *bind.Binder[float32]) bind.Job {

@@ -26,7 +26,7 @@ var Families = slices.Concat(
 	isa.In("norm",
 		isa.Family{Name: "norm", Emit: norm, ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "moments", Emit: isa.All(moments, momentsAround), ISAs: isa.Each, Choose: true},
-		isa.Family{Name: "normrelu", Emit: isa.All(normReLU, bothHalves), ISAs: isa.Each, Choose: true},
+		isa.Family{Name: "normrelu", Emit: isa.All(normReLU, normSiLU, bothHalves), ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "normpool", Emit: isa.All(normPool, normPoolStrips), ISAs: isa.Each, Choose: true},
 		isa.Family{Name: "bf16_norm", Emit: bf16Norm, ISAs: isa.BF16, Choose: true},
 		isa.Family{Name: "bf16_normpool", Emit: bf16NormPool, ISAs: isa.BF16},

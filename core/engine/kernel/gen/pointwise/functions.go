@@ -18,7 +18,7 @@ func functions(a *isa.Asm) {
 	}{
 		{"sigmoid", "σ(x) = 1/(1+exp(−x))", f.sigmoid},
 		{"tanh", "tanh(x)", f.tanh},
-		{"silu", "x·σ(x)", f.silu},
+		{"silu", "x·σ(x)", f.SiLU},
 		{"gelu", "x·Φ(x)", f.gelu},
 		{"geluTanh", "x·σ(2u(x))", f.geluTanh},
 	} {
@@ -44,7 +44,7 @@ func functions(a *isa.Asm) {
 		name, doc string
 		of        func(x reg.VecVirtual) (y, slope reg.VecVirtual)
 	}{
-		{"siluAndSlope", "x·σ(x)", f.siluAndSlope},
+		{"siluAndSlope", "x·σ(x)", f.SiLUAndSlope},
 		{"geluAndSlope", "x·Φ(x)", f.geluAndSlope},
 		{"geluTanhAndSlope", "x·σ(2u(x))", f.geluTanhAndSlope},
 	} {
@@ -216,14 +216,16 @@ func (f *formula) geluTanhSlopeFrom(x, at, opposite reg.VecVirtual) reg.VecVirtu
 	return sum
 }
 
-func (f *formula) silu(x reg.VecVirtual) reg.VecVirtual { return f.gated(x, x) }
+// SiLU is x·σ(x).
+func (f *formula) SiLU(x reg.VecVirtual) reg.VecVirtual { return f.gated(x, x) }
 
 func (f *formula) siluSlope(x reg.VecVirtual) reg.VecVirtual {
 	at, opposite := f.sigmoids(x)
 	return f.siluSlopeFrom(x, at, opposite)
 }
 
-func (f *formula) siluAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
+// SiLUAndSlope is SiLU and its slope.
+func (f *formula) SiLUAndSlope(x reg.VecVirtual) (y, slope reg.VecVirtual) {
 	at, opposite := f.sigmoids(x)
 	return f.times(x, at), f.siluSlopeFrom(x, at, opposite)
 }
