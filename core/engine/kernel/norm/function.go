@@ -44,25 +44,27 @@ func BatchNormFunction[T kernel.Float](n, c, hw int, x, mean, invstd, gamma, bet
 		hi := min(lo+step, c)
 		block.set(lo, hi, hw, mean, invstd, gamma, beta)
 		for i := range n {
-			block.eachPart((i*c+lo)*hw, func(first, channels, size, at int) {
-				block.forward(f, first, channels, size, x[at:], y[at:][:channels*size])
+			at := (i*c + lo) * hw
+			if f.inRows(hw) {
+				block.rowsForward(f, x[at:], y[at:])
+				continue
+			}
+			block.eachPart(at, func(first, channels, size, at int) {
+				part := y[at:][:channels*size]
+				block.apply(first, channels, size, x[at:], part)
+				f.Forward(part, part)
 			})
 		}
 	}
 }
 
-// forward computes y = f(z) of some channels of an image.
-func (b *affineBlock[T]) forward(f *Function[T], first, channels, size int, x, y []T) {
-	if !f.inRows(b.hw) {
-		b.apply(first, channels, size, x, y)
-		f.Forward(y, y)
-		return
-	}
-	r := b.rows(first, size)
+// rowsForward computes y = f(z) of an image by the function's own kernel.
+func (b *affineBlock[T]) rowsForward(f *Function[T], x, y []T) {
+	r := b.rows()
 	if f.Name == ReLU6 {
-		vecNormClipRows(channels, kernel.Ptr32(x), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, 6, kernel.Ptr32(y), r.bytes)
+		vecNormClipRows(b.channels, kernel.Ptr32(x), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, 6, kernel.Ptr32(y), r.bytes)
 	} else {
-		vecNormSiLURows(channels, kernel.Ptr32(x), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(y), r.bytes)
+		vecNormSiLURows(b.channels, kernel.Ptr32(x), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(y), r.bytes)
 	}
 }
 
@@ -110,30 +112,36 @@ type functionGrad[T kernel.Float] struct {
 	f                     *Function[T]
 }
 
-// slopes computes what passes the function of the block that starts with channel lo. behind, if not nil, is called after
-// each image with the offset of the block, while it is in the L1 cache.
+// slopes computes what passes the function of the block that starts with channel lo, and the output unless y is nil. behind, if
+// not nil, is called after each image with the offset of the block, while it is in the L1 or the L2 cache.
 func (g *functionGrad[T]) slopes(lo int, behind func(at int)) {
 	for i := range g.n {
-		g.eachPart((i*g.c+lo)*g.hw, func(first, channels, size, at int) {
-			g.part(first, channels, size, g.x[at:], g.dy[at:][:channels*size], g.dx[at:][:channels*size], part(g.y, at, channels*size))
-		})
+		at := (i*g.c + lo) * g.hw
+		if g.f.Name == SiLU && g.f.inRows(g.hw) {
+			g.rowsSlopes(g.x[at:], g.dy[at:], g.dx[at:], from(g.y, at))
+		} else {
+			g.eachPart(at, func(first, channels, size, at int) {
+				g.part(first, channels, size, g.x[at:], g.dy[at:][:channels*size], g.dx[at:][:channels*size], part(g.y, at, channels*size))
+			})
+		}
 		if behind != nil {
-			behind((i*g.c + lo) * g.hw)
+			behind(at)
 		}
 	}
 }
 
-// part computes what passes the function of some channels of an image, and y unless it is nil.
-func (g *functionGrad[T]) part(first, channels, size int, x, dy, dx, y []T) {
-	if g.f.Name == SiLU && g.f.inRows(g.hw) {
-		r := g.rows(first, size)
-		if y == nil {
-			vecNormSiLUSlopeRows(channels, kernel.Ptr32(x), kernel.Ptr32(dy), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(dx), r.bytes)
-		} else {
-			vecNormSiLUAgainRows(channels, kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(y), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(dx), r.bytes)
-		}
-		return
+// rowsSlopes is slopes of an image by SiLU's own kernels.
+func (g *functionGrad[T]) rowsSlopes(x, dy, dx, y []T) {
+	r := g.rows()
+	if y == nil {
+		vecNormSiLUSlopeRows(g.channels, kernel.Ptr32(x), kernel.Ptr32(dy), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(dx), r.bytes)
+	} else {
+		vecNormSiLUAgainRows(g.channels, kernel.Ptr32(x), kernel.Ptr32(dy), kernel.Ptr32(y), r.vectors, r.rest, r.tail, r.mean, r.scale, r.shift, kernel.Ptr32(dx), r.bytes)
 	}
+}
+
+// part is slopes of some channels of an image.
+func (g *functionGrad[T]) part(first, channels, size int, x, dy, dx, y []T) {
 	z := g.scratch[:len(dy)]
 	g.apply(first, channels, size, x, z)
 	switch {
@@ -147,7 +155,7 @@ func (g *functionGrad[T]) part(first, channels, size int, x, dy, dx, y []T) {
 	g.f.Gradient(z, dy, dx)
 }
 
-// rowsOf is what kernels have to know of rows: whole vectors, elements behind them, and the factors of the first.
+// rowsOf is what kernels have to know of a block's planes: whole vectors, elements behind them, and the factors of the first.
 type rowsOf struct {
 	vectors, rest      int
 	tail               kernel.Mask
@@ -155,10 +163,9 @@ type rowsOf struct {
 	bytes              int
 }
 
-// rows are planes, or pieces, of size elements from a channel of the block on.
-func (b *affineBlock[T]) rows(first, size int) rowsOf {
+func (b *affineBlock[T]) rows() rowsOf {
 	lanes := kernel.Lanes()
-	return rowsOf{size / lanes, size % lanes, kernel.FirstLanes(size % lanes), kernel.Ptr32(b.mean[first:]), kernel.Ptr32(b.scale[first:]), kernel.Ptr32(b.shift[first:]), 4 * size}
+	return rowsOf{b.hw / lanes, b.hw % lanes, kernel.FirstLanes(b.hw % lanes), kernel.Ptr32(b.mean), kernel.Ptr32(b.scale[:]), kernel.Ptr32(b.shift[:]), 4 * b.hw}
 }
 
 // functionChannels is the channels of a block of one pass over planes of hw pixels.

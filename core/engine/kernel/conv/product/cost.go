@@ -16,6 +16,7 @@ const (
 	packedPixels                    // vectors of pixels that are copied to panels
 	deepVectors                     // of images that are copied side by side
 	matrices                        // calls of Gemm
+	deepSums                        // vectors of sums that those of few pixels read and write
 	partRows                        // rows of pixels of one group of several
 	scattered                       // vectors of planes that lie in many pages
 	streamed                        // vectors that come from memory, from more planes in turn than a core prefetches
@@ -55,9 +56,9 @@ const (
 
 // Rates is the cycles of each.
 var Rates = cost.Rates{
-	kernel.AVX2:     {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, partRows: 0.184, scattered: 0.365, pickedBlocks: 5, spreadVectors: 1.6, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87, squares: 14, frameRows: 10, streamed: 8, pixelRuns: .47, pixelRows: 1.09, pixelVectors: 0.69, pixelFar: 3.43, pixelSums: 1.5, pixelStrips: 166, pixelProducts: 449},
-	cost.HalvedAVX2: {cost.Steps: 1.18, cost.Calls: 0.499, cost.Stores: 3.22, tapBlocks: 9.34, tapPicks: 4.91, packedWeights: 0.353, packedPixels: 9.92, deepVectors: 7.36, matrices: 1.5e+03, partRows: 0.3, scattered: 0.5, streamed: 8, pickedBlocks: 8, spreadVectors: 5.73, pairedRows: 7.09, pairedVectors: 116, panels: 247, shortSums: 7.36, shortBeside: 7.91, runs: 400, keptSteps: 0.91, keptVectors: 1.85, keptFar: 3.07, keptRows: 19, keptCalls: 335, keptSums: 6, squares: 11, frameRows: 34.7, pixelRuns: 0.94, pixelRows: 2.5, pixelVectors: 1.4, pixelFar: 5, pixelSums: 2, pixelStrips: 300, pixelProducts: 800},
-	kernel.AVX512:   {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, partRows: 0.5, scattered: 1.22, pickedBlocks: 6, spreadVectors: 3, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03, squares: 16, frameRows: 10, streamed: 3, pixelRuns: .6, pixelRows: .78, pixelVectors: .6, pixelFar: 3.03, pixelSums: 2.05, pixelStrips: 250, pixelProducts: 428},
+	kernel.AVX2:     {cost.Steps: 0.984, cost.Stores: 0.137, tapPicks: 2.77, packedWeights: 0.111, packedPixels: 4.02, deepVectors: 2.14, matrices: 1.02e+03, deepSums: 1, partRows: 0.184, scattered: 0.365, pickedBlocks: 5, spreadVectors: 1.6, pairedRows: 1.97, pairedVectors: 13.2, panels: 100, shortSums: 1.21, shortBeside: 1.3, runs: 315, keptSteps: 0.614, keptVectors: 0.5, keptRows: 2.22, keptCalls: 285, keptSums: 4.87, squares: 14, frameRows: 10, streamed: 8, pixelRuns: .47, pixelRows: 1.09, pixelVectors: 0.69, pixelFar: 3.43, pixelSums: 1.5, pixelStrips: 166, pixelProducts: 449},
+	cost.HalvedAVX2: {cost.Steps: 1.18, cost.Calls: 0.499, cost.Stores: 3.22, tapBlocks: 9.34, tapPicks: 4.91, packedWeights: 0.353, packedPixels: 9.92, deepVectors: 7.36, matrices: 1.5e+03, deepSums: 2, partRows: 0.3, scattered: 0.5, streamed: 8, pickedBlocks: 8, spreadVectors: 5.73, pairedRows: 7.09, pairedVectors: 116, panels: 247, shortSums: 7.36, shortBeside: 7.91, runs: 400, keptSteps: 0.91, keptVectors: 1.85, keptFar: 3.07, keptRows: 19, keptCalls: 335, keptSums: 6, squares: 11, frameRows: 34.7, pixelRuns: 0.94, pixelRows: 2.5, pixelVectors: 1.4, pixelFar: 5, pixelSums: 2, pixelStrips: 300, pixelProducts: 800},
+	kernel.AVX512:   {cost.Steps: 0.994, cost.Calls: 17.2, cost.Stores: 0.12, tapBlocks: 12.7, tapPicks: 1.46, packedWeights: 0.264, packedPixels: 4.12, deepVectors: 3.43, deepSums: 1.5, partRows: 0.5, scattered: 1.22, pickedBlocks: 6, spreadVectors: 3, pairedRows: 1.12, pairedVectors: 17, panels: 108, shortSums: 2.25, shortBeside: 1.9, runs: 86.9, keptSteps: 0.133, keptVectors: 1.38, keptFar: 0.132, keptRows: 12.2, keptCalls: 615, keptSums: 8.03, squares: 16, frameRows: 10, streamed: 3, pixelRuns: .6, pixelRows: .78, pixelVectors: .6, pixelFar: 3.03, pixelSums: 2.05, pixelStrips: 250, pixelProducts: 428},
 }
 
 // Terms counts what a direction of p does. See package cost.
@@ -136,7 +137,7 @@ func farTimes(p *geometry.Shape, rows int, times float64) float64 {
 
 // deepTerms counts what weight gradients by matrix products do beside copies of patches.
 func (m *patches) deepTerms(kg int) (t cost.Terms) {
-	groups, lanes, deep := float64(m.p.GroupCount()), kernel.Lanes(), m.deep()
+	groups, lanes, deep := float64(m.p.GroupCount()), kernel.Lanes(), m.deep(kg)
 	calls := groups * float64(m.p.N) / float64(deep.images) * m.parts()
 	n := deep.images * m.pixels
 	if deep.images > 1 {
@@ -153,6 +154,9 @@ func (m *patches) deepTerms(kg int) (t cost.Terms) {
 	t.Add(cost.Product(kernel.CeilDiv(packed, lanes), n, other).Times(calls))
 	t[packedWeights] = calls * float64(packed*n)
 	t[matrices] = calls
+	if n < deepPixels && deep.images == 1 {
+		t[deepSums] = calls * float64(other*kernel.CeilDiv(packed, lanes))
+	}
 	return t
 }
 

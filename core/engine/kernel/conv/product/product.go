@@ -205,7 +205,7 @@ func Scratch(p *geometry.Shape, d geometry.Direction) int {
 
 // packedScratch is the room of gradWeight beside copies.
 func (m *patches) packedScratch(kg int) int {
-	side := m.deep()
+	side := m.deep(kg)
 	return side.elems(kg) + m.tallElems(&side) + gemm.GemmScratch(kg, m.partRows(), side.images*m.pixels)
 }
 
@@ -291,14 +291,26 @@ func (m *patches) gradInput(dy, w, dx, scratch []float32) {
 	})
 }
 
-// deepPixels is how many pixels a product of weight gradients sums over at least, if
-// there are so many: fewer do not pay for reading and writing the sums.
+// deepPixels is how many pixels a product of weight gradients sums over, if images of few pixels are put side by side for it.
 const deepPixels = 256
+
+// leastAlone is from how many pixels on images are products of their own. Where dy has as many rows as x, or more, to copy these soon takes longer than to
+// read and write the sums once more; else Gemm packs dy, and x may be copied anyway.
+func (m *patches) leastAlone(kg int) int {
+	const few = 24
+	switch {
+	case kg >= m.rows:
+		return few
+	case m.inPlace:
+		return deepPixels / 2
+	}
+	return deepPixels
+}
 
 // deep is several images side by side where one has few pixels; images is 1 where there are enough, or one, of which the
 // batch is one product as it lies.
-func (m *patches) deep() joined {
-	if m.pixels > 1 && (m.pixels < deepPixels/2 || !m.inPlace) {
+func (m *patches) deep(kg int) joined {
+	if 1 < m.pixels && m.pixels < m.leastAlone(kg) {
 		return m.side(min(m.batch, kernel.CeilDiv(deepPixels, m.pixels)))
 	}
 	return m.alone()
@@ -332,7 +344,7 @@ func GradWeight(p *geometry.Shape, x, dy, dw, scratch []float32, accumulate bool
 func (m *patches) gradWeight(x, dy, dw, scratch []float32, accumulate bool) {
 	p, kg := m.p, m.p.K/m.p.GroupCount()
 	room, rest := scratch[:m.copies()], scratch[m.copies():]
-	d := m.deep()
+	d := m.deep(kg)
 	wide, rest := rest[:d.elems(kg)], rest[d.elems(kg):]
 	tall, rest := rest[:m.tallElems(&d)], rest[m.tallElems(&d):]
 	m.each(x, room, func(c piece, x []float32) {
