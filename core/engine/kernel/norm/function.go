@@ -5,8 +5,9 @@ import (
 	"github.com/trainctl/trainctl/core/engine/kernel/elementwise"
 )
 
-// Batch norm with a function of one element behind it. A few channels of an image are normalised at a time, and stay in the
-// L1 cache while the function is computed of them: what lies between is never written to memory. Backward makes it again.
+// Batch norm with a function of one element behind it: what lies between is never written to memory, and backward makes it
+// again. ReLU6 and SiLU have kernels that compute them in the pass that normalises. For others a few channels of an image are
+// normalised at a time, and stay in the L1 cache while the function is computed of them.
 
 // FunctionElems is how many elements are normalised before the function is computed of them.
 const FunctionElems = 2048
@@ -75,7 +76,7 @@ func (f *Function[T]) inRows(hw int) bool {
 
 // BatchNormFunctionGradOf is the backward pass of the channels [lo, hi) of c: from x and the function's gradient dy it
 // overwrites dx, and writes or adds dgamma and dbeta (each may be nil, as gamma and beta may). dx may be dy. If y is not
-// nil, it computes the function's output again on its way.
+// nil, it computes the function's output again on its way; y is none of the others.
 //
 // scratch is memory for [FunctionElems] elements.
 func BatchNormFunctionGradOf[T kernel.Float](lo, hi, n, c, hw int, x, dy, mean, invstd, gamma, beta []T, f *Function[T], dx, dgamma, dbeta []T, accumulate bool, y, scratch []T) {
